@@ -1,0 +1,45 @@
+# Every command sets up .venv first, once, and again when the dependencies change.
+PYTHON  ?= python3
+WORKERS ?= 2
+
+BIN       := .venv/bin
+INSTALLED := .venv/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-slow lint format types bench clean
+
+help: ## list the commands
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+
+# Debian ships Python without ensurepip: there the outer pip installs the inner one.
+$(INSTALLED): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; }
+	$(BIN)/python -m pip install --editable '.[dev,experiments]' --constraint constraints.txt
+	@touch $@
+
+demo: $(INSTALLED) ## learn who got a place in the Titanic's boats; figure in build/demo
+	$(BIN)/python examples/titanic.py --out build/demo
+
+test: lint types ## lint, types, tests, doctests and the README's code
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
+
+test-slow: $(INSTALLED) ## the tests marked slow
+	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+lint: $(INSTALLED) ## check style and formatting
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+format: $(INSTALLED) ## repair style and formatting
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+types: $(INSTALLED) ## check the types of the library
+	$(BIN)/mypy
+
+bench: $(INSTALLED) ## time the library
+	$(BIN)/python -m pytest benchmarks --benchmark-enable --benchmark-columns=median,iqr,ops,rounds
+
+clean: ## remove all that these commands made
+	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +

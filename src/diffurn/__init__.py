@@ -1,0 +1,31 @@
+"""Urn models that can be learned: exact, differentiable noncentral hypergeometric distributions for PyTorch.
+
+An urn holds c groups of m = (m_1, …, m_c) balls. Someone takes n of them, and prefers some groups: a ball of group j has *importance* ω_j.
+How many balls of each group come out, and what do the counts say about ω?
+
+>>> import torch
+>>> from diffurn import FisherHypergeometric
+>>> urn = FisherHypergeometric(group_sizes=[200, 200, 200], draws=180, weights=torch.tensor([1.0, 3.0, 1.0]))
+>>> urn.mean                                    # exact, as are variance, covariance_matrix, mode, entropy()
+tensor([44.0676, 91.8647, 44.0676])
+>>> urn.sample((2,)).sum(-1)                    # exact draws; 180 balls each
+tensor([180., 180.])
+
+Learning ω from counts is maximum likelihood by `log_prob`. Learning ω inside a model, where only a function of the draw is observed, needs
+gradients *through* the draw: `rsample`, with an estimator of your choice (`CovarianceST` by default: a hard exact draw whose backward
+pass multiplies by the exact covariance).
+
+>>> log_weights = torch.zeros(3, requires_grad=True)
+>>> counts = FisherHypergeometric([200, 200, 200], 180, log_weights=log_weights).rsample()
+>>> (counts - torch.tensor([50.0, 80.0, 50.0])).square().sum().backward()
+>>> log_weights.grad.shape
+torch.Size([3])
+"""
+
+from diffurn import kl  # noqa: F401 (registers the divergences)
+from diffurn.estimators import CovarianceST
+from diffurn.fisher import FisherHypergeometric
+
+__version__ = "0.1.0"
+
+__all__ = ["CovarianceST", "FisherHypergeometric", "__version__"]

@@ -1,0 +1,17 @@
+"""What the distribution asks of an estimator."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from torch import Tensor
+
+from diffurn.exact import TiltedUrn
+
+
+class Estimator(Protocol):
+    """A way to send gradients through a draw. It is handed an urn's parameters and never sees the distribution."""
+
+    def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
+        """`number` draws of each urn, shape ``(number, ..., c)``, that carry a gradient in ``urn.log_odds``."""
+        ...

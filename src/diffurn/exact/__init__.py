@@ -1,0 +1,32 @@
+"""The mathematics: pure functions of float64 tensors that know nothing of distributions, estimators or training.
+
+An urn is three tensors, bundled as `TiltedUrn`: the log-odds log r + log ω of its balls, the group sizes m and the draws n. Read `tilt` for
+what r is, `quadrature` for the one sum behind every mass and moment, `law` for what is built on it, `tree` and `rejection` for draws.
+"""
+
+from diffurn.exact.binomial import binomial_log_pmf
+from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, variance
+from diffurn.exact.marginals import entropy, marginal_log_prob
+from diffurn.exact.mode import mode
+from diffurn.exact.sampling import sample
+from diffurn.exact.support import enumerate_counts
+from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
+from diffurn.exact.urn import TiltedUrn
+
+__all__ = [
+    "ZERO_WEIGHT_LOG_ODDS",
+    "TiltedUrn",
+    "binomial_log_pmf",
+    "covariance",
+    "covariance_product",
+    "entropy",
+    "enumerate_counts",
+    "kl_divergence",
+    "log_mass",
+    "log_tilt",
+    "marginal_log_prob",
+    "mean",
+    "mode",
+    "sample",
+    "variance",
+]

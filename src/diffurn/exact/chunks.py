@@ -1,0 +1,31 @@
+"""Long batches are worked off in pieces that stay in the processor's cache; the results are the same."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+_ELEMENTS_PER_CHUNK = 1 << 17
+
+
+def in_chunks(function: Callable[..., Tensor], *operands: Tensor, events: tuple[int, ...], work: int) -> Tensor:
+    """function(*operands), evaluated piece by piece along the flattened batch.
+
+    Args:
+        function: maps operands of shape ``(B, *event)`` to a result ``(B, ...)``, row by row.
+        operands: tensors whose batch shapes broadcast.
+        events: the number of event dimensions of each operand.
+        work: elements of the largest intermediate per row.
+    """
+    batch = torch.broadcast_shapes(*(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True)))
+    rows = math.prod(batch)
+    per_chunk = max(1, _ELEMENTS_PER_CHUNK // max(1, work))
+    if rows <= per_chunk or torch.compiler.is_compiling() or operands[0].device.type != "cpu":
+        return function(*operands)
+    flat = [x.expand(batch + x.shape[x.ndim - e :]).reshape((rows,) + x.shape[x.ndim - e :]) for x, e in zip(operands, events, strict=True)]
+    pieces = [function(*piece) for piece in zip(*(x.split(per_chunk) for x in flat), strict=True)]
+    result = torch.cat(pieces)
+    return result.reshape(batch + result.shape[1:])

@@ -1,0 +1,156 @@
+"""Fisher's law as independent binomials conditioned on their sum: masses, moments and divergence.
+
+Every function takes the *log-odds* log r + log ω of each ball, shape ``(..., c)``, the group sizes m ``(..., c)`` and the number of draws
+n ``(...)``, all float64. No result depends on log r, but accuracy does: unless said otherwise the log-odds are expected to be tilted
+to n by `log_tilt`.
+"""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+from torch.autograd.function import FunctionCtx
+
+from diffurn.exact.binomial import bernoulli_kl
+from diffurn.exact.chunks import in_chunks
+from diffurn.exact.quadrature import NODES, Quadrature
+from diffurn.exact.tilt import log_tilt
+
+
+def _evaluate(method: str, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
+    """A method of the urns' quadratures, in chunks."""
+
+    def evaluate(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
+        return cast(Tensor, getattr(Quadrature.build(log_odds, group_sizes, draws), method)(*vectors))
+
+    events = (1, 1, 0) + (1,) * len(vectors)
+    return in_chunks(evaluate, log_odds, group_sizes, draws, *vectors, events=events, work=log_odds.shape[-1] * NODES[1])
+
+
+def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The three with their batch shapes made equal, so that gradients have the shape of what they belong to."""
+    log_odds, group_sizes, draws = torch.broadcast_tensors(log_odds, group_sizes, draws.unsqueeze(-1))
+    return log_odds, group_sizes, draws[..., 0]
+
+
+class _LogMass(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+        return torch.log(_evaluate("mass", log_odds, group_sizes, draws))
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return grads[0].unsqueeze(-1) * mean_shift(*ctx.saved_tensors), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        return (tangents[0] * mean_shift(*ctx.saved_tensors)).sum(-1)
+
+
+def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    r"""log P(S = n) of S = Σ_j Binomial(m_j, σ(log_odds_j)); its derivative is E[X | S = n] - E[X]."""
+    return cast(Tensor, _LogMass.apply(*_aligned(log_odds, group_sizes, draws)))
+
+
+def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> Tensor:
+    """log P(S = total), relatively accurate also in the far tails of S, for log-odds of any tilt; -inf outside 0..Σm.
+
+    Re-tilting by r moves the mass to `total`:  log P(S = n) = log P_r(S = n) - KL(P_r ‖ P) + (E_r S - n) log r.
+    """
+    possible = (total >= 0) & (total <= group_sizes.sum(-1))
+    total = torch.where(possible, total, 0.0)
+    tilt = log_tilt(log_odds.detach(), group_sizes, total)
+    tilted = log_odds + tilt.unsqueeze(-1)
+    surplus = (group_sizes * torch.sigmoid(tilted)).sum(-1) - total
+    divergence = (group_sizes * bernoulli_kl(tilted, log_odds)).sum(-1)
+    value = log_mass(tilted, group_sizes, total) - divergence + surplus * tilt
+    return torch.where(possible, value, -torch.inf)
+
+
+class _Mean(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+        average = _evaluate("mean", log_odds, group_sizes, draws)
+        n = draws.unsqueeze(-1)
+        return torch.where(n <= 0, 0.0, torch.where(n >= group_sizes.sum(-1, keepdim=True), group_sizes, average))
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        log_odds, group_sizes, draws = ctx.saved_tensors
+        return covariance_product(log_odds, group_sizes, draws, grads[0]), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        log_odds, group_sizes, draws = ctx.saved_tensors
+        return covariance_product(log_odds, group_sizes, draws, tangents[0])
+
+
+def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """E[X], each entry relatively accurate; its Jacobian is the covariance."""
+    return cast(Tensor, _Mean.apply(*_aligned(log_odds, group_sizes, draws)))
+
+
+def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """E[X | S = n] - E[X]: what conditioning on the sum does to the mean."""
+    return mean(log_odds, group_sizes, draws) - group_sizes * torch.sigmoid(log_odds)
+
+
+def _centred(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Log-odds tilted half way between n - ½ and n + ½.
+
+    Where the outcome is almost sure, this makes a ball too many as likely as a ball too few; the covariance, which is of the
+    order of the product of the two, then has no term larger than itself.
+    """
+    base = log_odds.detach()
+    tilt = 0.5 * (log_tilt(base, group_sizes, draws) + log_tilt(base, group_sizes, draws + 1))
+    return log_odds + tilt.unsqueeze(-1)
+
+
+def _unless_determined(moment: Tensor, group_sizes: Tensor, draws: Tensor, event_dims: int) -> Tensor:
+    """Zero where nothing or everything is drawn."""
+    determined = (draws <= 0) | (draws >= group_sizes.sum(-1))
+    return torch.where(determined[(...,) + (None,) * event_dims], 0.0, moment)
+
+
+def covariance_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor) -> Tensor:
+    """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt."""
+    centred = _centred(log_odds, group_sizes, draws)
+    return _unless_determined(_evaluate("covariance_product", centred, group_sizes, draws, vector), group_sizes, draws, 1)
+
+
+def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Cov[X], shape (..., c, c), with rows that sum to zero; log-odds of any tilt."""
+    centred = _centred(log_odds, group_sizes, draws)
+    return _unless_determined(_evaluate("covariance", centred, group_sizes, draws), group_sizes, draws, 2)
+
+
+def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Var[X_j] for every group, in O(c); log-odds of any tilt."""
+    centred = _centred(log_odds, group_sizes, draws)
+    return _unless_determined(_evaluate("variance", centred, group_sizes, draws), group_sizes, draws, 1)
+
+
+def kl_divergence(log_odds: Tensor, other_log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    r"""KL(ω ‖ ω') between two urns of equal m and n, from terms no larger than needed:
+
+    .. math:: \sum_j [m_j \mathrm{kl}(p_j ‖ p'_j) + (μ_j - m_j p_j)(η_j - η'_j)] + \log P'(S = n) - \log P(S = n).
+    """
+    shift = mean_shift(log_odds, group_sizes, draws)
+    per_group = group_sizes * bernoulli_kl(log_odds, other_log_odds) + shift * (log_odds - other_log_odds)
+    return per_group.sum(-1) + log_mass(other_log_odds, group_sizes, draws) - log_mass(log_odds, group_sizes, draws)

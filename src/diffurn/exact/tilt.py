@@ -1,0 +1,69 @@
+"""The tilt: a common factor r on all weights that makes the wanted total typical.
+
+Independent X_j ~ Binomial(m_j, p_j) with p_j = rω_j / (1 + rω_j), conditioned on ΣX = n, follow Fisher's law for *every* r > 0.
+The choice of r is therefore free, never carries a gradient, and decides only how well conditioned the arithmetic is.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+# A ball of weight zero is given the odds e^-300: nothing in float64 can tell it from zero, and derivatives in ω survive.
+ZERO_WEIGHT_LOG_ODDS = -300.0
+
+_ITERATIONS = 9
+
+
+def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    r"""Returns log r with :math:`\sum_j m_j \sigma(\log r + \log ω_j) ≈ n - ½`.
+
+    Aiming half a ball below n keeps the variance of the sum at 1/4 or more, whatever the weights (a sum of Bernoullis with
+    a half-integer mean cannot be sure of itself), and keeps both P(ΣX = n) and P(ΣX = n - 1) large: the two numbers from
+    which the mean and the covariance follow without cancellation.
+
+    Sorting the groups by weight and filling the urn from the heaviest finds the group in which the n-th ball lies; relative
+    to it, log r lies in a bracket whose width depends on the number of balls only, not on the weights. A fixed number of
+    bracketed Newton steps on the logit of the filling then needs no data-dependent branch.
+
+    Args:
+        log_weights: log ω, shape ``(..., c)``; -inf marks balls that are never drawn.
+        group_sizes: m, shape ``(..., c)``.
+        draws: n, shape ``(...)``; values outside 0..Σm are clamped.
+
+    Example:
+        >>> log_weights = torch.tensor([50.0, 0.0, -50.0], dtype=torch.float64)
+        >>> r = log_tilt(log_weights, torch.full_like(log_weights, 5), torch.tensor(5.0, dtype=torch.float64))
+        >>> print(f"{5 * torch.sigmoid(r + log_weights).sum():.4f}")
+        4.5000
+    """
+    drawable = (group_sizes > 0) & (log_weights > -torch.inf)
+    log_weights = torch.where(drawable, log_weights, 0.0)
+    group_sizes = torch.where(drawable, group_sizes, 0.0)
+    total = group_sizes.sum(-1)
+    target = torch.minimum(draws, total).clamp(min=1) - 0.5
+
+    # The group that holds ball number `target`, counted from the heaviest group down.
+    sorted_weights, order = log_weights.sort(dim=-1, descending=True)
+    sorted_sizes = group_sizes.gather(-1, order)
+    filled = sorted_sizes.cumsum(-1)
+    holder = (filled < target.unsqueeze(-1)).sum(-1, keepdim=True).clamp(max=log_weights.shape[-1] - 1)
+    anchor, upto, size = (values.gather(-1, holder).squeeze(-1) for values in (sorted_weights, filled, sorted_sizes))
+
+    # Heavier groups have odds ≥ those of the holder, lighter ones ≤: two bounds on log r + anchor.
+    odds_of_target = (target / (total - target).clamp(min=0.5)).log()
+    low = ((target - upto + size).clamp(min=0.5) / (total - target).clamp(min=0.5)).log()
+    high = (target / (upto - target).clamp(min=0.5)).log()
+    relative = log_weights - anchor.unsqueeze(-1)
+    shift = 0.5 * (low + high)
+    for _ in range(_ITERATIONS):
+        p = torch.sigmoid(relative + shift.unsqueeze(-1))
+        mean = (group_sizes * p).sum(-1)
+        variance = (group_sizes * p * (1 - p)).sum(-1)
+        too_low = mean < target
+        low, high = torch.where(too_low, shift, low), torch.where(too_low, high, shift)
+        error = torch.logit(mean / total) - odds_of_target
+        newton = shift - error * mean * (total - mean) / (total * variance)
+        inside = (newton > low) & (newton < high)  # False for NaN
+        shift = torch.where(inside, newton, 0.5 * (low + high))
+    return shift - anchor

@@ -1,0 +1,21 @@
+"""What every exact function is told about an urn."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from torch import Tensor
+
+
+class TiltedUrn(NamedTuple):
+    """An urn in the form the mathematics takes: three float64 tensors of one batch shape.
+
+    Attributes:
+        log_odds: log r + log ω of the balls of each group, ``(..., c)``, with r such that n draws are typical; carries the gradient.
+        group_sizes: m, ``(..., c)``.
+        draws: n, ``(...)``.
+    """
+
+    log_odds: Tensor
+    group_sizes: Tensor
+    draws: Tensor

@@ -1,0 +1,21 @@
+"""Divergences, registered with `torch.distributions.kl_divergence`."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.distributions.kl import register_kl
+
+from diffurn import exact
+from diffurn.fisher import FisherHypergeometric
+
+
+@register_kl(FisherHypergeometric, FisherHypergeometric)  # type: ignore[untyped-decorator]
+def _kl_fisher_fisher(p: FisherHypergeometric, q: FisherHypergeometric) -> Tensor:
+    """Exact; +inf where the draws differ or q never draws what p does. Different group sizes are not comparable here."""
+    if not torch.equal(*torch.broadcast_tensors(p.group_sizes, q.group_sizes)):
+        raise NotImplementedError(f"KL needs equal group sizes, got {p.group_sizes.tolist()} and {q.group_sizes.tolist()}")
+    first, second = p.tilted, q.tilted
+    value = exact.kl_divergence(first.log_odds, second.log_odds, first.group_sizes, first.draws)
+    impossible = ((p.mean > 0) & (q.log_weights == -torch.inf)).any(-1) | (p.draws != q.draws)
+    return torch.where(impossible, torch.inf, value).to(p.dtype)
