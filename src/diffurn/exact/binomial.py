@@ -12,7 +12,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 from torch.autograd.function import FunctionCtx
-from torch.nn.functional import logsigmoid
+from torch.nn.functional import softplus
 
 _STIRLING_FROM = 16.0
 # log Γ(x+1) = x log x - x + ½ log 2πx + Σ_k STIRLING[k] x^-(2k+1)
@@ -52,6 +52,11 @@ def deviance(x: Tensor, expected: Tensor, log_expected: Tensor) -> Tensor:
     return torch.where(v.abs() <= 0.1, near, far)
 
 
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """log σ(x); torch's own starts threads for the smallest tensor."""
+    return -softplus(-x, threshold=50)
+
+
 def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     log_size = torch.log(size.clamp(min=1))
     inside = (x >= 0) & (x <= size)
@@ -61,8 +66,8 @@ def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
         stirling_remainder(size)
         - stirling_remainder(x)
         - stirling_remainder(failures)
-        - deviance(x, size * torch.sigmoid(log_odds), log_size + logsigmoid(log_odds))
-        - deviance(failures, size * torch.sigmoid(-log_odds), log_size + logsigmoid(-log_odds))
+        - deviance(x, size * torch.sigmoid(log_odds), log_size + _log_sigmoid(log_odds))
+        - deviance(failures, size * torch.sigmoid(-log_odds), log_size + _log_sigmoid(-log_odds))
     )
     return torch.where(inside, value, -torch.inf)
 
@@ -117,8 +122,8 @@ class _BernoulliKL(torch.autograd.Function):
 
     @staticmethod
     def forward(log_odds: Tensor, other: Tensor) -> Tensor:
-        successes = deviance(torch.sigmoid(log_odds), torch.sigmoid(other), logsigmoid(other))
-        failures = deviance(torch.sigmoid(-log_odds), torch.sigmoid(-other), logsigmoid(-other))
+        successes = deviance(torch.sigmoid(log_odds), torch.sigmoid(other), _log_sigmoid(other))
+        failures = deviance(torch.sigmoid(-log_odds), torch.sigmoid(-other), _log_sigmoid(-other))
         return successes + failures
 
     @staticmethod

@@ -66,6 +66,7 @@ def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> T
 
     Re-tilting by r moves the mass to `total`:  log P(S = n) = log P_r(S = n) - KL(P_r ‖ P) + (E_r S - n) log r.
     """
+    log_odds, group_sizes, total = _aligned(log_odds, group_sizes, total)
     possible = (total >= 0) & (total <= group_sizes.sum(-1))
     total = torch.where(possible, total, 0.0)
     tilt = log_tilt(log_odds.detach(), group_sizes, total)
