@@ -16,7 +16,7 @@ import math
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import cache
 from typing import NamedTuple, TypeVar
 
 from mpmath import mp, mpc, mpf
@@ -28,13 +28,14 @@ T = TypeVar("T")
 
 
 class Moments(NamedTuple):
-    """E[X_j] of every group and Cov(X_i, X_j) of some pairs, the whole diagonal among them."""
+    """log Z, E[X_j] of every group and Cov(X_i, X_j) of the ``chosen_pairs``."""
 
+    log_normalizer: mpf
     mean: list[mpf]
     covariance: dict[tuple[int, int], mpf]
 
 
-@lru_cache(maxsize=None)
+@cache
 def log_factorial(k: int, digits: int = 120) -> mpf:
     with mp.workdps(digits):
         return mp.loggamma(k + 1)
@@ -68,6 +69,14 @@ def number_of(balls: Balls) -> int:
     return sum(count for _, count in balls)
 
 
+def chosen_pairs(groups: int, most: int = 12, sample: int = 30) -> list[tuple[int, int]]:
+    """All pairs of groups if there are few, else the diagonal and some others."""
+    if groups <= most:
+        return list(itertools.combinations_with_replacement(range(groups), 2))
+    others = random.Random(groups).sample(list(itertools.combinations(range(groups), 2)), sample)
+    return [(j, j) for j in range(groups)] + others
+
+
 def total(terms) -> mpf:
     return mp.fsum(terms)
 
@@ -95,8 +104,9 @@ class Enumeration:
             self.urn = urn
             sizes = [0 if lw == NEVER else m for m, lw in zip(urn.group_sizes, urn.log_weights, strict=True)]
             weights = [mp.exp(lw) for lw in urn.log_weights]  # exp(-inf) = 0 and 0⁰ = 1, as it should be
-            factors = [[math.comb(m, x) * w**x for x in range(min(m, urn.draws) + 1)] for m, w in zip(sizes, weights, strict=True)]
             self.outcomes = list(outcomes(sizes, urn.draws))
+            met = [set(column) for column in zip(*self.outcomes, strict=True)]
+            factors = [{x: math.comb(m, x) * w**x for x in xs} for m, w, xs in zip(sizes, weights, met, strict=True)]
             terms = [mp.fprod(factor[x] for factor, x in zip(factors, counts, strict=True)) for counts in self.outcomes]
             normalizer = total(terms)
             self.log_normalizer = mp.log(normalizer)
@@ -120,14 +130,19 @@ class Enumeration:
         with mp.workdps(DIGITS):
             shift = [self.expectation(lambda x, j=j: x[j] - centre[j]) for j in groups]
             covariance = {}
-            for i, j in itertools.combinations_with_replacement(groups, 2):
+            for i, j in chosen_pairs(len(groups)):
                 product = self.expectation(lambda x, i=i, j=j: (x[i] - centre[i]) * (x[j] - centre[j]))
                 covariance[i, j] = product - shift[i] * shift[j]
-            return Moments([self.expectation(lambda x, j=j: x[j]) for j in groups], covariance)
+            return Moments(self.log_normalizer, [self.expectation(lambda x, j=j: x[j]) for j in groups], covariance)
 
-    def marginal_log_prob(self, group: int, x: int) -> mpf:
+    def marginals(self) -> list[dict[int, mpf]]:
+        """For each group, log P(X_j = x) of every x that can occur."""
         with mp.workdps(DIGITS):
-            return mp.log(self.expectation(lambda counts: counts[group] == x))
+            masses: list[dict[int, mpf]] = [{} for _ in self.urn.group_sizes]
+            for counts, p in zip(self.outcomes, self.probabilities, strict=True):
+                for mass, x in zip(masses, counts, strict=True):
+                    mass[x] = mass.get(x, mpf(0)) + p
+            return [{x: mp.log(p) for x, p in mass.items()} for mass in masses]
 
     def entropy(self) -> mpf:
         return -self.expectation(lambda counts: self.log_probs[counts])
@@ -137,7 +152,7 @@ class Enumeration:
             return self.expectation(lambda counts: self.log_probs[counts] - other.log_prob(counts))
 
 
-@lru_cache(maxsize=None)
+@cache
 def enumeration(urn) -> Enumeration:
     return Enumeration(urn)
 
@@ -162,11 +177,14 @@ def _solve_log_radius(balls: Balls, target: float) -> float:
 
 
 def off_saddle_log_radius(balls: Balls, draws: int) -> float:
-    """A radius whose mean lies three standard deviations, and at least 0.3 balls, above the draws (or half-way to the end)."""
+    """A radius beyond the saddle point, by three standard deviations of the sum or by a factor e.
+
+    In log r the variance of the sum grows by a factor e at most, so P(S = draws) stays above e^-20 or so of its largest value.
+    """
     saddle = _solve_log_radius(balls, draws)
-    odds = [(count, 0.5 * (1 + math.tanh((saddle + log_weight) / 2))) for log_weight, count in balls]
-    deviation = math.sqrt(sum(count * p * (1 - p) for count, p in odds))
-    return _solve_log_radius(balls, draws + min(0.3 + 3 * deviation, (number_of(balls) - draws) / 2))
+    shares = [(count, 0.5 * (1 + math.tanh((saddle + log_weight) / 2))) for log_weight, count in balls]
+    deviation = math.sqrt(sum(count * p * (1 - p) for count, p in shares))
+    return saddle + 3 / max(deviation, 3.0)
 
 
 class Circle:
@@ -221,7 +239,7 @@ class Circle:
             raise TooFewDigitsError
         return value
 
-    @lru_cache(maxsize=None)  # noqa: B019 - a circle lives no longer than one computation
+    @cache  # noqa: B019 - a circle lives no longer than one computation
     def rotated(self, log_weight: float) -> list[mpc]:
         return [z / factor for z, factor in zip(self.unit, self.factors[log_weight], strict=True)]
 
@@ -252,7 +270,7 @@ class Circle:
 
 def with_enough_digits(compute: Callable[[int], T]) -> T:
     """The first result whose digits are proven; ever more digits are tried."""
-    for digits in (100, 200, 400, 800):
+    for digits in (80, 160, 320, 640):
         try:
             return compute(digits)
         except TooFewDigitsError:
@@ -260,7 +278,7 @@ def with_enough_digits(compute: Callable[[int], T]) -> T:
     raise TooFewDigitsError
 
 
-@lru_cache(maxsize=None)
+@cache
 def log_coefficient(balls: Balls, draws: int) -> mpf:
     """log [z^draws] ∏(1 + wz)^M."""
     if not 0 <= draws <= number_of(balls):
@@ -279,7 +297,7 @@ def log_coefficient(balls: Balls, draws: int) -> mpf:
 
 
 def log_normalizer(urn) -> mpf:
-    return log_coefficient(balls_of(urn), urn.draws)
+    return moments(urn).log_normalizer
 
 
 def unnormalized_log_prob(urn, counts: Sequence[int]) -> mpf:
@@ -303,29 +321,21 @@ def is_certain(urn) -> bool:
     return holding <= 1 or urn.draws in (0, number_of(balls_of(urn)))
 
 
-def chosen_pairs(groups: int, most: int = 12, sample: int = 30) -> list[tuple[int, int]]:
-    """All pairs of groups if there are few, else the diagonal and some others."""
-    if groups <= most:
-        return list(itertools.combinations_with_replacement(range(groups), 2))
-    others = random.Random(groups).sample(list(itertools.combinations(range(groups), 2)), sample)
-    return [(j, j) for j in range(groups)] + others
-
-
-@lru_cache(maxsize=None)
+@cache
 def moments(urn) -> Moments:
     """E[X_j] = m_j p_j P(S' = n-1)/P(S = n), S' one ball of group j less; E[X_i X_j] likewise with two balls less."""
     sizes, log_weights = urn.group_sizes, urn.log_weights
     balls, groups = balls_of(urn), len(sizes)
     if is_certain(urn):
         alive = [0 if lw == NEVER else min(m, urn.draws) for m, lw in zip(sizes, log_weights, strict=True)]
-        return Moments([mpf(x) for x in alive], {pair: mpf(0) for pair in chosen_pairs(groups)})
+        return Moments(log_coefficient(balls, urn.draws), [mpf(x) for x in alive], {pair: mpf(0) for pair in chosen_pairs(groups)})
 
     def compute(digits: int) -> Moments:
         circle = Circle(balls, urn.draws, digits)
         with mp.workdps(digits + 30):
             whole = circle.probability()
 
-            @lru_cache(maxsize=None)
+            @cache
             def ratio(*removed: float) -> mpf:
                 return mp.fprod(circle.p[lw] for lw in removed) * circle.probability(*removed) / whole
 
@@ -339,7 +349,7 @@ def moments(urn) -> Moments:
             largest, cancelled = max(abs(value) for value in covariance.values()), max(mean) ** 2
             if largest < cancelled * mpf(10) ** (20 - digits // 2):
                 raise TooFewDigitsError
-            return Moments(mean, covariance)
+            return Moments(circle.log_scale() + mp.log(whole), mean, covariance)
 
     return with_enough_digits(compute)
 
@@ -365,7 +375,7 @@ def expected_log_binomial(urn, group: int, stride: int | None = None) -> mpf:
     if size < 2 or log_weight == NEVER:
         return mpf(0)
     mean, variance = float(moments(urn).mean[group]), float(moments(urn).covariance[group, group])
-    rest, digits = balls_without(urn, group), 100
+    rest, digits = balls_without(urn, group), 80
     bound = 50 * math.log(10)
     width = bound / 3 + math.sqrt(bound**2 / 9 + 2 * bound * variance)
     lowest = max(0, draws - number_of(rest), math.floor(mean - width))
@@ -408,7 +418,8 @@ def kl(urn, other) -> mpf:
     """Σ_j E[X_j](log ω_j - log ω'_j) - log Z + log Z', for urns of equal sizes and draws."""
     with mp.workdps(130):
         triples = zip(moments(urn).mean, urn.log_weights, other.log_weights, strict=True)
-        return total(mean * (mpf(a) - mpf(b)) for mean, a, b in triples if mean > 0) - log_normalizer(urn) + log_normalizer(other)
+        linear = total(mean * (mpf(a) - mpf(b)) for mean, a, b in triples if mean > 0)
+        return linear - log_normalizer(urn) + log_coefficient(balls_of(other), other.draws)
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -438,7 +449,7 @@ class Vandermonde:
             normalizer = sums[0]
             shift = sums[1] / normalizer
             self.log_normalizer = mp.log(normalizer) + anchor + n * mpf(self.lighter)
-            self.heavy_mean, self.heavy_variance = start + shift, sums[2] / normalizer - shift**2
+            self.heavy_mean, self.light_mean, self.heavy_variance = start + shift, n - start - shift, sums[2] / normalizer - shift**2
             self.entropy_of_heavy = mp.log(normalizer) - sums[3] / normalizer  # of Y: the urn's entropy if it has two groups
 
     def _largest_term(self, gap: mpf) -> int:
@@ -453,7 +464,7 @@ class Vandermonde:
 
     def _add(self, sums: list[mpf], start: int, step: int, odds: mpf, with_entropy: bool) -> None:
         a, b, n = self.a, self.b, self.urn.draws
-        term, y, smallest = mpf(1), start, mpf(10) ** -(DIGITS + 10)
+        term, y, smallest = mpf(1), start, None
         factor = odds if step > 0 else 1 / odds
         while True:
             if step > 0:
@@ -463,6 +474,7 @@ class Vandermonde:
             if up == 0:
                 return
             previous, term = term, term * up / down * factor
+            smallest = smallest or term * mpf(10) ** -(DIGITS + 10)  # relative to the first step, which may be tiny itself
             y += step
             distance = y - start
             moved = term * distance
@@ -478,31 +490,30 @@ class Vandermonde:
     def moments(self) -> Moments:
         """Within a kind of M balls of which Y are drawn the groups are central hypergeometric: E = Y m/M, and so on."""
         with mp.workdps(DIGITS):
-            n, sizes, log_weights = self.urn.draws, self.urn.group_sizes, self.urn.log_weights
-            of_kind = {self.lighter: (self.b, n - self.heavy_mean), self.heavier: (self.a, self.heavy_mean)}
-            share, mean, drawn, spread = [], [], [], []
+            sizes, log_weights = self.urn.group_sizes, self.urn.log_weights
+            of_kind = {self.lighter: (self.b, self.light_mean), self.heavier: (self.a, self.heavy_mean)}
+            share, mean, drawn = [], [], []
             for size, log_weight in zip(sizes, log_weights, strict=True):
                 balls, expected = of_kind.get(log_weight, (0, mpf(0)))
                 share.append(mpf(size) / balls if balls else mpf(0))
                 mean.append(share[-1] * expected)
                 # E[Y(M-Y)]/(M-1)
                 drawn.append((expected * (balls - expected) - self.heavy_variance) / (balls - 1) if balls > 1 else mpf(0))
-                spread.append(log_weight)
             covariance = {}
             for i, j in chosen_pairs(len(sizes)):
-                if spread[i] == spread[j]:
+                if log_weights[i] == log_weights[j]:
                     same = share[i] * (1 - share[i]) if i == j else -share[i] * share[j]
                     covariance[i, j] = same * drawn[i] + share[i] * share[j] * self.heavy_variance
                 else:
                     covariance[i, j] = -share[i] * share[j] * self.heavy_variance
-            return Moments(mean, covariance)
+            return Moments(self.log_normalizer, mean, covariance)
 
     def log_prob(self, counts: Sequence[int]) -> mpf:
         with mp.workdps(DIGITS + 15):
             return unnormalized_log_prob(self.urn, counts) - self.log_normalizer
 
 
-@lru_cache(maxsize=None)
+@cache
 def vandermonde(urn, with_entropy: bool = False) -> Vandermonde:
     return Vandermonde(urn, with_entropy)
 
@@ -525,10 +536,10 @@ def better_exchange(urn, counts: Sequence[int]) -> tuple[int, int] | None:
                 gain[j] = mp.log(mpf(size - x) / (x + 1)) + mpf(log_weight)
             if x > 0:
                 price[j] = mp.log(mpf(size - x + 1) / x) + mpf(log_weight)
-        for (i, g), (j, c) in itertools.product(gain.items(), price.items()):
-            if i == j or g < c - mpf(10) ** (15 - DIGITS):
-                continue
-            if g > c + mpf(10) ** (15 - DIGITS) or i < j:
+        tie = mpf(10) ** (15 - DIGITS)  # a float is no logarithm of a rational number, so unequal values differ by far more
+        for (i, gained), (j, paid) in itertools.product(gain.items(), price.items()):
+            difference = gained - paid
+            if i != j and (difference > tie or (difference > -tie and i < j)):
                 return i, j
     return None
 

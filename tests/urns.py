@@ -201,13 +201,15 @@ def _random() -> list[Urn]:
     for groups, population in ((3, 10**9), (9, 10**9), (60, 10**9), (200, 10**9)):  # three weights and one size per weight
         triple = _log_weights(rng, 3, 3.0)
         add("three-weights", [population // groups] * groups, int(rng.integers(1, population)), [triple[i % 3] for i in range(groups)])
-    for groups, spread in ((4, 1.0), (8, 50.0), (12, 5.0), (20, 1.0), (20, 50.0), (50, 3.0), (100, 1.0), (100, 20.0), (200, 1.0), (200, 50.0)):
+    subsets = ((4, 1.0), (8, 50.0), (12, 5.0), (20, 1.0), (20, 50.0), (50, 3.0), (100, 1.0), (100, 20.0), (200, 1.0), (200, 50.0))
+    for groups, spread in subsets:
         add(f"subset-spread{spread:g}", (1,) * groups, int(rng.integers(1, groups)), _log_weights(rng, groups, spread))
     for groups in (20, 200):
         add("subset-equal-weights", (1,) * groups, groups // 3, (0.0,) * groups)
         add("subset-of-one", (1,) * groups, 1, _log_weights(rng, groups, 5.0))
         add("subset-all-but-one", (1,) * groups, groups - 1, _log_weights(rng, groups, 5.0))
-    for groups, gap, population in ((4, 20.0, 400), (6, 15.0, 10**4), (10, 10.0, 10**6), (5, 24.0, 10**9), (50, 1.9, 500), (200, 0.5, 10**8)):
+    ladders = ((4, 20.0, 400), (6, 15.0, 10**4), (10, 10.0, 10**6), (5, 24.0, 10**9), (50, 1.9, 500), (200, 0.5, 10**8))
+    for groups, gap, population in ladders:
         ladder = rng.permutation(groups)  # weights on a ladder, and n fills the heaviest half exactly
         sizes = _split(rng, population, groups, 2.0)
         weights = [gap * (int(step) - (groups - 1) / 2) for step in ladder]
@@ -224,7 +226,7 @@ def _random() -> list[Urn]:
 
 
 URNS: tuple[Urn, ...] = (*_hand_picked(), *_random())
-SMALL = tuple(urn for urn in URNS if support_size(urn) <= ENUMERABLE)
+SMALL = tuple(urn for urn in URNS if urn.population <= 10**4 and support_size(urn) <= ENUMERABLE)
 LARGE = tuple(urn for urn in URNS if urn.population >= 10**6)
 EXTREME = tuple(urn for urn in URNS if urn.largest_log_weight > 51)
 FEW_WEIGHTS = tuple(urn for urn in URNS if urn.distinct_weights <= 2)

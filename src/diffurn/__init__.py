@@ -23,9 +23,19 @@ torch.Size([3])
 """
 
 from diffurn import kl  # noqa: F401 (registers the divergences)
-from diffurn.estimators import CovarianceST
+from diffurn.estimators import CovarianceST, ExponentialAnnealing, GumbelDraw, GumbelSoftmax, neuralsort, score_surrogate, select_top
 from diffurn.fisher import FisherHypergeometric
 
 __version__ = "0.1.0"
 
-__all__ = ["CovarianceST", "FisherHypergeometric", "__version__"]
+__all__ = [
+    "CovarianceST",
+    "ExponentialAnnealing",
+    "FisherHypergeometric",
+    "GumbelDraw",
+    "GumbelSoftmax",
+    "__version__",
+    "neuralsort",
+    "score_surrogate",
+    "select_top",
+]

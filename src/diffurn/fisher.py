@@ -101,7 +101,7 @@ class FisherHypergeometric(Distribution):
             require("log_weights", parameter, parameter < torch.inf, "a log-weight must be a number below +inf (-inf is weight zero)")
         total = self.group_sizes.sum(-1)
         require("draws", self.draws, self.draws <= total, f"cannot exceed the number of balls, {_span(total)}")
-        drawable = torch.where(self.log_weights.detach() > -torch.inf, self.group_sizes, 0).sum(-1)
+        drawable = self._drawable().sum(-1)
         require("draws", self.draws, self.draws <= drawable, f"cannot exceed the number of balls with positive weight, {_span(drawable)}")
 
     @lazy_property
@@ -128,9 +128,11 @@ class FisherHypergeometric(Distribution):
 
     @lazy_property
     def _log_tilt(self) -> Tensor:
+        return exact.log_tilt(self._detached_log_weights(), self.group_sizes.double(), self.draws.double())
+
+    def _detached_log_weights(self) -> Tensor:
         parameter: Tensor = getattr(self, self._parameter).detach().double()
-        log_weights = parameter.log() if self._parameter == "weights" else parameter
-        return exact.log_tilt(log_weights, self.group_sizes.double(), self.draws.double())
+        return parameter.log() if self._parameter == "weights" else parameter
 
     @property
     def tilted(self) -> exact.TiltedUrn:
@@ -144,11 +146,21 @@ class FisherHypergeometric(Distribution):
         return exact.TiltedUrn(log_odds, self.group_sizes.double(), self.draws.double())
 
     def _never_drawn(self) -> Tensor:
-        return self.log_weights.detach() == -torch.inf
+        return self._detached_log_weights() == -torch.inf
 
-    def _without_never_drawn(self, moment: Tensor, never: Tensor) -> Tensor:
-        """Exact zeros for groups of weight zero, with the gradient left in place."""
-        return torch.where(never, moment - moment.detach(), moment).to(self.dtype)
+    def _drawable(self) -> Tensor:
+        """Group sizes with the groups of weight zero emptied."""
+        return torch.where(self._never_drawn(), 0, self.group_sizes)
+
+    def _vanishing(self, moment: Tensor, where: Tensor) -> Tensor:
+        """Exact zeros where weights of zero make them, with the gradient left in place."""
+        return torch.where(where, moment - moment.detach(), moment).to(self.dtype)
+
+    def _fixed(self) -> Tensor:
+        """Counts that cannot vary: of groups of weight zero, and all if every other ball is drawn or one group alone can be."""
+        drawable = self._drawable()
+        certain = (self.draws == drawable.sum(-1)) | ((drawable > 0).sum(-1) <= 1)
+        return self._never_drawn() | certain.unsqueeze(-1)
 
     def expand(self, batch_shape: Any, _instance: Any = None) -> FisherHypergeometric:
         new = self._get_checked_instance(FisherHypergeometric, _instance)
@@ -186,22 +198,22 @@ class FisherHypergeometric(Distribution):
 
     @property
     def mean(self) -> Tensor:
-        return self._without_never_drawn(exact.mean(*self.tilted), self._never_drawn())
+        return self._vanishing(exact.mean(*self.tilted), self._never_drawn())
 
     @property
     def variance(self) -> Tensor:
-        return self._without_never_drawn(exact.variance(*self.tilted), self._never_drawn())
+        return self._vanishing(exact.variance(*self.tilted), self._fixed())
 
     @property
     def covariance_matrix(self) -> Tensor:
         """Cov[x], shape (..., c, c); rows sum to zero."""
-        never = self._never_drawn()
-        return self._without_never_drawn(exact.covariance(*self.tilted), never.unsqueeze(-1) | never.unsqueeze(-2))
+        fixed = self._fixed()
+        return self._vanishing(exact.covariance(*self.tilted), fixed.unsqueeze(-1) | fixed.unsqueeze(-2))
 
     @property
     def mode(self) -> Tensor:
         """The most probable counts; a tied ball goes to the earlier group."""
-        return exact.mode(self.log_weights.detach().double(), self.group_sizes.double(), self.draws.double()).to(self.dtype)
+        return exact.mode(self._detached_log_weights(), self.group_sizes.double(), self.draws.double()).to(self.dtype)
 
     def entropy(self) -> Tensor:
         return exact.entropy(*self.tilted).to(self.dtype)
@@ -209,8 +221,10 @@ class FisherHypergeometric(Distribution):
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
         x = torch.as_tensor(value, device=self.draws.device).double()
-        log_prob = exact.marginal_log_prob(*self.tilted, x)
-        return torch.where((x > 0) & self._never_drawn(), -torch.inf, log_prob).to(self.dtype)
+        drawable = self._drawable()
+        others = drawable.sum(-1, keepdim=True) - drawable
+        possible = (x <= drawable) & (self.draws.unsqueeze(-1) - x <= others)
+        return torch.where(possible, exact.marginal_log_prob(*self.tilted, x), -torch.inf).to(self.dtype)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
@@ -224,6 +238,17 @@ class FisherHypergeometric(Distribution):
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
         return self.estimator.rsample(self.tilted, math.prod(sample_shape)).reshape(shape).to(self.dtype)
+
+    def rank_indicators(self, group: int, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
+        """Draws as from `rsample`, and with them b_i = 1[i ≤ x_group] for i = 1, …, m_group, shape ``sample_shape + (..., m_group)``.
+
+        For models that use a count as a threshold ("the first x"), where the count itself carries no gradient; what flows back through b
+        is up to the `estimator`. In a batch of different group sizes the largest sets the length.
+        """
+        self._check_dtype_holds_draws()
+        shape = self._extended_shape(torch.Size(sample_shape))
+        counts, indicators = self.estimator.rank_indicators(self.tilted, math.prod(sample_shape), group % self.event_shape[0])
+        return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``; urns of one batch must share m and n."""

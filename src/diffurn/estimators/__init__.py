@@ -1,6 +1,19 @@
 """Gradients through a draw, one estimator a file, behind one seam (`Estimator`)."""
 
+from diffurn.estimators.annealing import ExponentialAnnealing
 from diffurn.estimators.covariance import CovarianceST
 from diffurn.estimators.estimator import Estimator
+from diffurn.estimators.gumbel import GumbelDraw, GumbelSoftmax
+from diffurn.estimators.neuralsort import neuralsort, select_top
+from diffurn.estimators.score import score_surrogate
 
-__all__ = ["CovarianceST", "Estimator"]
+__all__ = [
+    "CovarianceST",
+    "Estimator",
+    "ExponentialAnnealing",
+    "GumbelDraw",
+    "GumbelSoftmax",
+    "neuralsort",
+    "score_surrogate",
+    "select_top",
+]

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
-from diffurn.exact import TiltedUrn, mean, sample
+from diffurn.exact import TiltedUrn, marginal_tail, mean, sample
 
 
 @dataclass(frozen=True)
@@ -19,7 +20,6 @@ class CovarianceST:
     Reference: the idea of SIMPLE (Ahmed, Zeng, Niepert, Van den Broeck, ICLR 2023), lifted from k-subsets to urns.
 
     Example:
-        >>> import torch
         >>> from diffurn import FisherHypergeometric
         >>> log_weights = torch.zeros(3, requires_grad=True)
         >>> urn = FisherHypergeometric([5, 5, 5], 6, log_weights=log_weights, estimator=CovarianceST())
@@ -31,3 +31,12 @@ class CovarianceST:
     def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
         average = mean(*urn)
         return sample(*urn, number, average.dtype) + (average - average.detach())
+
+    def rank_indicators(self, urn: TiltedUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
+        """Hard indicators forward; backward the exact gradient of P(x_group ≥ i)."""
+        counts = self.rsample(urn, number)
+        largest = int(urn.group_sizes[..., group].max())
+        ranks = torch.arange(1, largest + 1, dtype=counts.dtype, device=counts.device)
+        hard = (ranks <= counts[..., group].detach().unsqueeze(-1)).to(counts.dtype)
+        probability = marginal_tail(*urn, group, ranks)
+        return counts, hard + (probability - probability.detach())

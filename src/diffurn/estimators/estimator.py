@@ -15,3 +15,7 @@ class Estimator(Protocol):
     def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
         """`number` draws of each urn, shape ``(number, ..., c)``, that carry a gradient in ``urn.log_odds``."""
         ...
+
+    def rank_indicators(self, urn: TiltedUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
+        """Draws as above, and b_i = 1[i ≤ x_group] for i = 1, …, m_group, with a gradient that a threshold at a scalar count lacks."""
+        ...

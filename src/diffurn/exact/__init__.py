@@ -6,7 +6,7 @@ what r is, `quadrature` for the one sum behind every mass and moment, `law` for 
 
 from diffurn.exact.binomial import binomial_log_pmf
 from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, variance
-from diffurn.exact.marginals import entropy, marginal_log_prob
+from diffurn.exact.marginals import entropy, marginal_log_prob, marginal_tail
 from diffurn.exact.mode import mode
 from diffurn.exact.sampling import sample
 from diffurn.exact.support import enumerate_counts
@@ -25,6 +25,7 @@ __all__ = [
     "log_mass",
     "log_tilt",
     "marginal_log_prob",
+    "marginal_tail",
     "mean",
     "mode",
     "sample",

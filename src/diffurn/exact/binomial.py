@@ -39,14 +39,13 @@ def stirling_remainder(x: Tensor) -> Tensor:
 _ATANH = tuple(1 / (2 * j + 1) for j in range(1, 9))
 
 
-def deviance(x: Tensor, expected: Tensor, log_expected: Tensor) -> Tensor:
+def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tensor) -> Tensor:
     """x log(x / M) + M - x ≥ 0 for a count x and its expectation M (Loader's ``bd0``), without cancellation near x = M.
 
-    `log_expected` is used far from M, where M itself may have underflowed.
+    The caller may know `difference`, x - M, better than a subtraction does; `log_expected` is used far from M, where M itself may
+    have underflowed.
     """
-    total = x + expected
-    difference = x - expected
-    v = difference / total.clamp(min=torch.finfo(x.dtype).tiny)
+    v = difference / (x + expected).clamp(min=torch.finfo(x.dtype).tiny)
     near = difference * v + 2 * x * v**3 * _horner(_ATANH, v * v)
     far = torch.where(x > 0, x * (torch.log(x.clamp(min=torch.finfo(x.dtype).tiny)) - log_expected), 0.0) - difference
     return torch.where(v.abs() <= 0.1, near, far)
@@ -62,12 +61,14 @@ def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     inside = (x >= 0) & (x <= size)
     x = torch.where(inside, x, 0.0)
     failures = size - x
+    expected, expected_failures = size * torch.sigmoid(log_odds), size * torch.sigmoid(-log_odds)
+    difference = torch.where(log_odds < 0, x - expected, expected_failures - failures)  # of the smaller pair, which is sharper
     value = (
         stirling_remainder(size)
         - stirling_remainder(x)
         - stirling_remainder(failures)
-        - deviance(x, size * torch.sigmoid(log_odds), log_size + _log_sigmoid(log_odds))
-        - deviance(failures, size * torch.sigmoid(-log_odds), log_size + _log_sigmoid(-log_odds))
+        - deviance(x, expected, log_size + _log_sigmoid(log_odds), difference)
+        - deviance(failures, expected_failures, log_size + _log_sigmoid(-log_odds), -difference)
     )
     return torch.where(inside, value, -torch.inf)
 
@@ -122,9 +123,9 @@ class _BernoulliKL(torch.autograd.Function):
 
     @staticmethod
     def forward(log_odds: Tensor, other: Tensor) -> Tensor:
-        successes = deviance(torch.sigmoid(log_odds), torch.sigmoid(other), _log_sigmoid(other))
-        failures = deviance(torch.sigmoid(-log_odds), torch.sigmoid(-other), _log_sigmoid(-other))
-        return successes + failures
+        p, other_p, q, other_q = (torch.sigmoid(x) for x in (log_odds, other, -log_odds, -other))
+        difference = torch.where(log_odds < 0, p - other_p, other_q - q)
+        return deviance(p, other_p, _log_sigmoid(other), difference) + deviance(q, other_q, _log_sigmoid(-other), -difference)
 
     @staticmethod
     def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:

@@ -1,4 +1,4 @@
-"""Long batches are worked off in pieces that stay in the processor's cache; the results are the same."""
+"""Long batches are worked off in pieces that stay in the processor's cache, or in memory at all; the results are the same."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-_ELEMENTS_PER_CHUNK = 1 << 17
+# 2^17 float64 fill a megabyte, a core's share of the cache; elsewhere only memory is a limit.
+_ELEMENTS_PER_CHUNK = {"cpu": 1 << 17}
+_ELEMENTS_PER_CHUNK_ELSEWHERE = 1 << 25
 
 
 def in_chunks(function: Callable[..., Tensor], *operands: Tensor, events: tuple[int, ...], work: int) -> Tensor:
@@ -22,8 +24,9 @@ def in_chunks(function: Callable[..., Tensor], *operands: Tensor, events: tuple[
     """
     batch = torch.broadcast_shapes(*(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True)))
     rows = math.prod(batch)
-    per_chunk = max(1, _ELEMENTS_PER_CHUNK // max(1, work))
-    if rows <= per_chunk or torch.compiler.is_compiling() or operands[0].device.type != "cpu":
+    elements = _ELEMENTS_PER_CHUNK.get(operands[0].device.type, _ELEMENTS_PER_CHUNK_ELSEWHERE)
+    per_chunk = max(1, elements // max(1, work))
+    if rows <= per_chunk or torch.compiler.is_compiling():
         return function(*operands)
     flat = [x.expand(batch + x.shape[x.ndim - e :]).reshape((rows,) + x.shape[x.ndim - e :]) for x, e in zip(operands, events, strict=True)]
     pieces = [function(*piece) for piece in zip(*(x.split(per_chunk) for x in flat), strict=True)]

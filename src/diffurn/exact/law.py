@@ -16,7 +16,7 @@ from torch.autograd.function import FunctionCtx
 from diffurn.exact.binomial import bernoulli_kl
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.quadrature import NODES, Quadrature
-from diffurn.exact.tilt import log_tilt
+from diffurn.exact.tilt import log_tilt, surplus
 
 
 def _evaluate(method: str, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
@@ -71,9 +71,8 @@ def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> T
     total = torch.where(possible, total, 0.0)
     tilt = log_tilt(log_odds.detach(), group_sizes, total)
     tilted = log_odds + tilt.unsqueeze(-1)
-    surplus = (group_sizes * torch.sigmoid(tilted)).sum(-1) - total
     divergence = (group_sizes * bernoulli_kl(tilted, log_odds)).sum(-1)
-    value = log_mass(tilted, group_sizes, total) - divergence + surplus * tilt
+    value = log_mass(tilted, group_sizes, total) - divergence + surplus(tilted, group_sizes, total) * tilt
     return torch.where(possible, value, -torch.inf)
 
 
@@ -107,9 +106,36 @@ def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return cast(Tensor, _Mean.apply(*_aligned(log_odds, group_sizes, draws)))
 
 
+class _MeanShift(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+        return _evaluate("mean_shift", log_odds, group_sizes, draws)
+
+    @staticmethod
+    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    @staticmethod
+    def _product(ctx: Any, vector: Tensor) -> Tensor:
+        log_odds, group_sizes, draws = ctx.saved_tensors
+        unconditional: Tensor = group_sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)
+        return covariance_product(log_odds, group_sizes, draws, vector) - unconditional * vector
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return _MeanShift._product(ctx, grads[0]), None, None
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+        return _MeanShift._product(ctx, tangents[0])
+
+
 def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """E[X | S = n] - E[X]: what conditioning on the sum does to the mean."""
-    return mean(log_odds, group_sizes, draws) - group_sizes * torch.sigmoid(log_odds)
+    """E[X | S = n] - E[X], what conditioning on the sum does to the mean, without the cancellation of the two."""
+    return cast(Tensor, _MeanShift.apply(*_aligned(log_odds, group_sizes, draws)))
 
 
 def _centred(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ from torch import Tensor
 from diffurn.exact.binomial import binomial_log_pmf
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.law import log_mass, log_mass_anywhere
-from diffurn.exact.quadrature import NODES, Quadrature, half_width, sum_of_others
+from diffurn.exact.quadrature import NODES, Quadrature, half_width
 
 # Enough points that a stride above one starts where the marginal is smooth to rounding (variance ≥ 18: |φ(π)| ≤ e^-36).
 _GRID = 128
@@ -29,34 +29,44 @@ def marginal_log_prob(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, x: T
     return binomial_log_pmf(x, group_sizes, log_odds) + others - log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
 
 
-def _typical_counts(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Evenly spaced counts (..., c, G) over all that group j is likely to contribute, their validity, and the centre (..., c)."""
-    p, q = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
-    variance = group_sizes * p * q
-    centre = torch.round(group_sizes * p)
-    other_variance, other_balls = (sum_of_others(values.unsqueeze(-1)).squeeze(-1) for values in (variance, group_sizes))
-    reach = torch.floor(torch.minimum(half_width(variance), half_width(other_variance))) + 2
-    n = draws.unsqueeze(-1)
-    lowest = torch.maximum(centre - reach, n - other_balls).clamp(min=0)
-    highest = torch.minimum(torch.minimum(centre + reach, group_sizes), n)
+def marginal_tail(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, group: int, counts: Tensor) -> Tensor:
+    """P(X_group ≥ count) for the consecutive counts ``(K,)`` up to the group's size: shape ``(..., K)``."""
+    others = torch.arange(log_odds.shape[-1], device=log_odds.device) != group
+    size, odds = group_sizes[..., group].unsqueeze(-1), log_odds[..., group].unsqueeze(-1)
+    rest = log_mass_anywhere(log_odds.unsqueeze(-2), (group_sizes * others).unsqueeze(-2), draws.unsqueeze(-1) - counts)
+    log_prob = binomial_log_pmf(counts, size, odds) + rest - log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
+    return log_prob.exp().flip(-1).cumsum(-1).flip(-1)
+
+
+def _typical_counts(size: Tensor, p: Tensor, q: Tensor, others: Tensor, other_variance: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Evenly spaced counts ``(..., G)`` over all that a group is likely to contribute, and which of them are valid."""
+    reach = torch.floor(torch.minimum(half_width(size * p * q), half_width(other_variance))) + 2
+    centre = torch.round(size * p)
+    lowest = torch.maximum(centre - reach, draws - others).clamp(min=0)
+    highest = torch.minimum(torch.minimum(centre + reach, size), draws)
     stride = torch.ceil((highest - lowest + 1) / _GRID).clamp(min=1)
-    steps = torch.arange(_GRID, dtype=log_odds.dtype, device=log_odds.device)
+    steps = torch.arange(_GRID, dtype=p.dtype, device=p.device)
     counts = lowest.unsqueeze(-1) + stride.unsqueeze(-1) * steps
-    return torch.minimum(counts, highest.unsqueeze(-1)), counts <= highest.unsqueeze(-1), centre
+    return torch.minimum(counts, highest.unsqueeze(-1)), counts <= highest.unsqueeze(-1)
 
 
-def _expected_binomial_log_pmf(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Σ_j E[log Bin(X_j; m_j, p_j)] under the conditioned law."""
-    counts, valid, centre = _typical_counts(log_odds.detach(), group_sizes, draws)
-    others = Quadrature.build(log_odds.unsqueeze(-2), _other_sizes(group_sizes), draws.unsqueeze(-1) - centre, span=2)
-    log_pmf = binomial_log_pmf(counts, group_sizes.unsqueeze(-1), log_odds.unsqueeze(-1))
+def _expected_binomial_log_pmf(log_odds: Tensor, other_sizes: Tensor, draws: Tensor, own_log_odds: Tensor, own_size: Tensor) -> Tensor:
+    """E log Bin(X; m, p) of one group among others, under the conditioned law."""
+    p, q = torch.sigmoid(own_log_odds.detach()), torch.sigmoid(-own_log_odds.detach())
+    other_variance = (other_sizes * torch.sigmoid(log_odds.detach()) * torch.sigmoid(-log_odds.detach())).sum(-1)
+    counts, valid = _typical_counts(own_size, p, q, other_sizes.sum(-1), other_variance, draws)
+    log_pmf = binomial_log_pmf(counts, own_size.unsqueeze(-1), own_log_odds.unsqueeze(-1))
+    left_at_centre = draws - torch.round(own_size * p)
+    others = Quadrature.build(log_odds, other_sizes, left_at_centre, span=2)
     # A smooth law summed with a stride: the trapezoid rule once more; normalising makes the stride itself drop out.
-    mass = torch.where(valid, torch.exp(log_pmf) * others.mass_at(centre.unsqueeze(-1) - counts), 0.0)
-    return ((mass * log_pmf).sum(-1) / mass.sum(-1)).sum(-1)
+    left = draws.unsqueeze(-1) - counts
+    mass = torch.where(valid, torch.exp(log_pmf) * others.mass_at(left - left_at_centre.unsqueeze(-1)), 0.0)
+    return (mass * log_pmf).sum(-1) / mass.sum(-1)
 
 
 def entropy(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """-E log P(X) = log P(S = n) - Σ_j E log Bin(X_j; m_j, p_j), in O(c²) whatever the group sizes."""
-    work = log_odds.shape[-1] * max(_GRID, log_odds.shape[-1]) * NODES[2]
-    expected = in_chunks(_expected_binomial_log_pmf, log_odds, group_sizes, draws, events=(1, 1, 0), work=work)
-    return log_mass(log_odds, group_sizes, draws) - expected
+    others = log_odds.unsqueeze(-2), _other_sizes(group_sizes), draws.unsqueeze(-1)
+    work = max(_GRID, log_odds.shape[-1]) * NODES[2]
+    expected = in_chunks(_expected_binomial_log_pmf, *others, log_odds, group_sizes, events=(1, 1, 0, 0, 0), work=work)
+    return log_mass(log_odds, group_sizes, draws) - expected.sum(-1)

@@ -16,6 +16,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diffurn.exact.tilt import surplus
+
 # Bernstein: P(|S - ES| ≥ half_width) ≤ 2 e^-33; the aliased terms are point masses and smaller still.
 _TAIL_NATS = 33.0
 # The most nodes on which |φ| can exceed e^-36 when K is `span` half-widths, over all variances (reached at σ² ≈ 17).
@@ -24,9 +26,9 @@ NODES = {1: 25, 2: 49}
 _FEW_GROUPS = 64
 
 
-def half_width(variance: Tensor, nats: float = _TAIL_NATS) -> Tensor:
+def half_width(variance: Tensor, nats: float | Tensor = _TAIL_NATS) -> Tensor:
     """Bernstein's bound: a sum of independent Bernoullis leaves mean ± half_width with probability ≤ 2 e^-nats."""
-    return nats / 3 + torch.sqrt(nats**2 / 9 + 2 * nats * variance)
+    return nats / 3 + (nats * nats / 9 + 2 * nats * variance).sqrt()
 
 
 def sum_of_others(values: Tensor) -> Tensor:
@@ -44,13 +46,16 @@ def sum_of_others(values: Tensor) -> Tensor:
 class Quadrature:
     """The nodes for one target n of the sum; all methods are differentiable in the log-odds it was built from.
 
-    Shapes: ``p, q, group_sizes`` are ``(..., c)``; ``theta`` and everything named after nodes ``(..., T)``.
+    Shapes: ``p, q, group_sizes`` are ``(..., c)``; ``theta, amplitude, phase`` are ``(..., T)``; the sines, ready to meet groups,
+    ``(..., 1, T)``.
     """
 
     p: Tensor
     q: Tensor
     group_sizes: Tensor
     theta: Tensor
+    sine: Tensor
+    half_sine_squared: Tensor
     amplitude: Tensor
     phase: Tensor
 
@@ -64,17 +69,17 @@ class Quadrature:
         theta = (2 * math.pi) * k / period.unsqueeze(-1)
         multiplicity = torch.where(2 * k < period.unsqueeze(-1), torch.where(k == 0, 1.0, 2.0), 0.0)
         # The rarer outcome of each ball carries the phase, so that its rounding error is that of the variance, not of m.
-        drawn_often = p > q
+        drawn_often = log_odds > 0
         rarer = torch.where(drawn_often, q, p)
         signed_sizes = torch.where(drawn_often, -group_sizes, group_sizes)
-        drift = (signed_sizes * rarer).sum(-1) + torch.where(drawn_often, group_sizes, 0.0).sum(-1) - draws
-        half_sine_squared, sine = torch.sin(theta / 2).square().unsqueeze(-2), torch.sin(theta).unsqueeze(-2)
-        rarer_, pq_ = rarer.unsqueeze(-1), (p * q).unsqueeze(-1)
-        log_amplitude = 0.5 * (group_sizes.unsqueeze(-1) * torch.log1p(-4 * pq_ * half_sine_squared)).sum(-2)
+        drift = surplus(log_odds, group_sizes, draws)
+        sine, half_sine_squared = torch.sin(theta).unsqueeze(-2), torch.sin(theta / 2).square().unsqueeze(-2)
+        rarer_, minus_4pq = rarer.unsqueeze(-1), (-4 * p * q).unsqueeze(-1)
+        log_amplitude = 0.5 * (group_sizes.unsqueeze(-1) * torch.log1p(minus_4pq * half_sine_squared)).sum(-2)
         angle = torch.atan(rarer_ * sine / (1 - 2 * rarer_ * half_sine_squared)) - rarer_ * theta.unsqueeze(-2)
         phase = (signed_sizes.unsqueeze(-1) * angle).sum(-2) + drift.unsqueeze(-1) * theta
         amplitude = multiplicity / period.unsqueeze(-1) * torch.exp(log_amplitude)
-        return cls(p, q, group_sizes, theta, amplitude, phase)
+        return cls(p, q, group_sizes, theta, sine, half_sine_squared, amplitude, phase)
 
     def mass(self) -> Tensor:
         """P(S = n)."""
@@ -93,10 +98,14 @@ class Quadrature:
 
     def _slopes(self) -> tuple[Tensor, Tensor]:
         r"""δ_j(θ) = (e^{iθ} - 1) / (q_j + p_j e^{iθ}), real and imaginary: at node θ group j has mean m_j p_j (1 + q_j δ_j)."""
-        half_sine_squared, sine = torch.sin(self.theta / 2).square().unsqueeze(-2), torch.sin(self.theta).unsqueeze(-2)
         p, q = self.p.unsqueeze(-1), self.q.unsqueeze(-1)
-        scale = 1 / (1 - 4 * p * q * half_sine_squared)
-        return -2 * half_sine_squared * (q - p) * scale, sine * scale
+        scale = 1 / (1 - (4 * p * q) * self.half_sine_squared)
+        return (2 * (p - q)) * self.half_sine_squared * scale, self.sine * scale
+
+    def mean_shift(self) -> Tensor:
+        """E[X_j | S = n] - E[X_j]: what conditioning does to the mean."""
+        (zr, zi), (dr, di) = self._measure(), self._slopes()
+        return self.group_sizes * self.p * self.q * (zr * dr - zi * di).sum(-1)
 
     def mean(self) -> Tensor:
         """E[X_j | S = n] = m_j p_j · P(S without one ball of j = n - 1) / P(S = n): a ratio, so relatively accurate."""

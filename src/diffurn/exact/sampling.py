@@ -11,8 +11,10 @@ from diffurn.exact.quadrature import half_width
 from diffurn.exact.rejection import draw_by_rejection
 from diffurn.exact.tree import Tree
 
-# Tables are dropped after each call, so they must pay within it: three cells cost about as much as one proposed count.
+# Tables are dropped after each call, so they must pay within it. In the time that rejection proposes one count, about three cells
+# are filled; setting up a split costs as much as five thousand.
 _CELLS_PER_PROPOSED_COUNT = 3
+_CELLS_PER_SPLIT = 5000
 _MOST_CELLS = 1 << 22
 _DRAWS_PER_CHUNK = 1 << 15
 
@@ -25,7 +27,8 @@ def sample(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dt
     """
     batch, groups = log_odds.shape[:-1], log_odds.shape[-1]
     log_odds, group_sizes, draws = log_odds.detach().reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
-    if _table_cells(log_odds, group_sizes) <= min(_MOST_CELLS, _CELLS_PER_PROPOSED_COUNT * number * groups**1.5):
+    affordable = _CELLS_PER_PROPOSED_COUNT * number * groups**1.5 - _CELLS_PER_SPLIT * groups
+    if affordable > 0 and _table_cells(log_odds, group_sizes) <= min(affordable, _MOST_CELLS):
         counts = torch.empty(number, len(draws), groups, dtype=dtype, device=draws.device)
         for i, urn in enumerate(zip(log_odds, group_sizes, draws, strict=True)):
             tree = Tree.build(*urn)

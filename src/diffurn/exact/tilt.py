@@ -12,7 +12,8 @@ from torch import Tensor
 # A ball of weight zero is given the odds e^-300: nothing in float64 can tell it from zero, and derivatives in ω survive.
 ZERO_WEIGHT_LOG_ODDS = -300.0
 
-_ITERATIONS = 9
+_ITERATIONS = 12
+_SMALL_STEP = 1e-3
 
 
 def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -63,7 +64,15 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         too_low = mean < target
         low, high = torch.where(too_low, shift, low), torch.where(too_low, high, shift)
         error = torch.logit(mean / total) - odds_of_target
-        newton = shift - error * mean * (total - mean) / (total * variance)
-        inside = (newton > low) & (newton < high)  # False for NaN
-        shift = torch.where(inside, newton, 0.5 * (low + high))
+        step = error * mean * (total - mean) / (total * variance)
+        # A step so small is at the root, where rounding may put it a hair outside; NaN compares False and is bisected.
+        trusted = ((shift - step > low) & (shift - step < high)) | (step.abs() < _SMALL_STEP)
+        shift = torch.where(trusted, shift - step, 0.5 * (low + high))
     return shift - anchor
+
+
+def surplus(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Σ_j m_j σ(log_odds_j) - n, from the balls that are the exception: its error is that of the variance, not of n."""
+    drawn_often = log_odds > 0
+    exceptions = torch.where(drawn_often, -group_sizes, group_sizes) * torch.sigmoid(-log_odds.abs())
+    return exceptions.sum(-1) + (torch.where(drawn_often, group_sizes, 0.0).sum(-1) - draws)

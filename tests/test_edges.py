@@ -1,0 +1,573 @@
+"""Edges: the urns on which formulas divide by zero, overflow or tie, and the identities that hold for every urn.
+
+The oracle is the definition itself: every outcome is listed and weighed in sixty digits. Warnings are errors throughout the test suite.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import pytest
+import scipy.stats
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from torch import Tensor
+from torch.distributions import kl_divergence
+from urns import EXTREME, NEVER, SMALL, URNS, Urn, by_name, probe_counts
+
+from diffurn import FisherHypergeometric
+
+DIGITS = 60
+MODEST = tuple(urn for urn in SMALL if NEVER not in urn.log_weights and urn.groups <= 10)
+
+
+def outcomes_of(sizes: Sequence[int], draws: int) -> Iterator[tuple[int, ...]]:
+    """All x with 0 ≤ x ≤ sizes and sum ``draws``, in lexicographic order."""
+    if len(sizes) == 1:
+        yield from [(draws,)] if 0 <= draws <= sizes[0] else []
+        return
+    for first in range(max(0, draws - sum(sizes[1:])), min(sizes[0], draws) + 1):
+        for rest in outcomes_of(sizes[1:], draws - first):
+            yield (first, *rest)
+
+
+def log(value: mpf) -> float:
+    return float(mp.log(value)) if value > 0 else -math.inf
+
+
+@dataclass(frozen=True)
+class Law:
+    """Fisher's law from its definition, P(x) ∝ ∏ C(m_j, x_j) ω_j^{x_j}; weights are exact numbers."""
+
+    sizes: tuple[int, ...]
+    draws: int
+    weights: tuple[Any, ...]
+
+    @classmethod
+    def of(cls, sizes: Sequence[int], draws: int, *, weights: Sequence[Any] = (), log_weights: Sequence[float] = ()) -> Law:
+        with mp.workdps(DIGITS):
+            exact = [mp.mpmathify(w) for w in weights] or [mp.exp(lw) for lw in log_weights]
+        return cls(tuple(sizes), draws, tuple(exact))
+
+    @cached_property
+    def terms(self) -> dict[tuple[int, ...], mpf]:
+        with mp.workdps(DIGITS):
+            return {x: mp.fprod(map(self._factor, self.sizes, self.weights, x)) for x in outcomes_of(self.sizes, self.draws)}
+
+    @staticmethod
+    def _factor(size: int, weight: mpf, count: int) -> mpf:
+        return math.comb(size, count) * weight**count  # 0⁰ = 1
+
+    @cached_property
+    def normalizer(self) -> mpf:
+        with mp.workdps(DIGITS):
+            return mp.fsum(self.terms.values())
+
+    def expectation(self, function: Any) -> mpf:
+        with mp.workdps(DIGITS):
+            return mp.fsum(term * function(x) for x, term in self.terms.items() if term > 0) / self.normalizer
+
+    def log_prob(self, x: tuple[int, ...]) -> float:
+        with mp.workdps(DIGITS):
+            return log(self.terms[x] / self.normalizer)
+
+    def mean(self) -> list[float]:
+        return [float(self.expectation(lambda x, j=j: x[j])) for j in range(len(self.sizes))]
+
+    def covariance(self) -> list[list[float]]:
+        groups = range(len(self.sizes))
+        mean = [self.expectation(lambda x, j=j: x[j]) for j in groups]
+        return [[float(self.expectation(lambda x, i=i, j=j: (x[i] - mean[i]) * (x[j] - mean[j]))) for j in groups] for i in groups]
+
+    def entropy(self) -> float:
+        with mp.workdps(DIGITS):
+            return float(-self.expectation(lambda x: mp.log(self.terms[x] / self.normalizer)))
+
+    def marginal_log_prob(self, x: tuple[int, ...]) -> list[float]:
+        with mp.workdps(DIGITS):
+            return [log(self.expectation(lambda y, j=j: y[j] == x[j])) for j in range(len(self.sizes))]
+
+    def mode(self) -> tuple[int, ...]:
+        """Of several equally probable outcomes the one that favours the earlier groups."""
+        with mp.workdps(DIGITS):
+            best = max(self.terms.values())
+            return max(x for x, term in self.terms.items() if term >= best * (1 - mpf(10) ** -30))
+
+    def kl(self, other: Law) -> float:
+        with mp.workdps(DIGITS):
+            if any(term > 0 and other.terms[x] == 0 for x, term in self.terms.items()):
+                return math.inf
+            shift = mp.log(other.normalizer / self.normalizer)
+            return float(self.expectation(lambda x: mp.log(self.terms[x] / other.terms[x]) + shift))
+
+
+def assert_near(actual: Tensor, expected: Any, relative: float = 1e-11, absolute: float = 1e-11) -> None:
+    wanted = torch.tensor(expected, dtype=torch.float64, device=actual.device)
+    torch.testing.assert_close(actual, wanted, rtol=relative, atol=absolute)
+
+
+def assert_follows(urn: FisherHypergeometric, law: Law) -> None:
+    """Every public property of the urn is that of the law."""
+    device = urn.mean.device
+    outcomes = list(law.terms)
+    support = torch.tensor(outcomes, dtype=torch.float64, device=device)
+    assert torch.equal(urn.enumerate_support(), support)
+    assert bool(urn.support.check(support).all())
+    assert_near(urn.log_prob(support), [law.log_prob(x) for x in outcomes])
+    assert_near(urn.log_normalizer, log(law.normalizer))
+    covariance = law.covariance()
+    largest = max(abs(entry) for row in covariance for entry in row)
+    assert_near(urn.mean, law.mean(), absolute=1e-300)
+    assert_near(urn.covariance_matrix, covariance, relative=0.0, absolute=1e-9 * largest + 1e-120)
+    assert_near(urn.variance, [row[j] for j, row in enumerate(covariance)], relative=0.0, absolute=1e-9 * largest + 1e-120)
+    assert_near(urn.entropy(), law.entropy(), relative=1e-10)
+    assert tuple(urn.mode.tolist()) == law.mode()
+    draws = urn.sample((20,))
+    assert bool(urn.support.check(draws).all())
+    assert bool((urn.log_prob(draws) > -torch.inf).all())
+
+
+def assert_marginals_follow(urn: FisherHypergeometric, law: Law) -> None:
+    outcomes = list(law.terms)
+    for x in (outcomes[0], outcomes[len(outcomes) // 2], outcomes[-1]):
+        assert_near(
+            urn.marginal_log_prob(torch.tensor(x, device=urn.mean.device)), law.marginal_log_prob(x), relative=1e-10, absolute=1e-10
+        )
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Every property at every edge
+# --------------------------------------------------------------------------------------------------------------------------------
+
+EDGES: dict[str, tuple[tuple[int, ...], int, dict[str, tuple[float, ...]]]] = {
+    "nothing-drawn": ((3, 5, 2), 0, {"weights": (0.5, 2.0, 1.0)}),
+    "nothing-drawn-from-an-empty-urn": ((0, 0), 0, {"weights": (0.5, 2.0)}),
+    "nothing-drawn-all-weights-zero": ((3, 2), 0, {"weights": (0.0, 0.0)}),
+    "everything-drawn": ((3, 5, 2), 10, {"weights": (0.5, 2.0, 1.0)}),
+    "everything-drawn-spread-300": ((3, 5, 2), 10, {"log_weights": (300.0, 0.0, -300.0)}),
+    "one-draw": ((3, 5, 2), 1, {"weights": (0.5, 2.0, 1.0)}),
+    "all-but-one": ((3, 5, 2), 9, {"weights": (0.5, 2.0, 1.0)}),
+    "an-empty-group": ((4, 0, 3), 3, {"weights": (0.5, 2.0, 1.0)}),
+    "an-empty-group-of-weight-zero": ((4, 0, 3), 3, {"weights": (0.5, 0.0, 1.0)}),
+    "only-one-group-holds-balls": ((0, 6, 0), 4, {"weights": (0.5, 2.0, 1.0)}),
+    "one-group": ((7,), 3, {"weights": (2.5,)}),
+    "one-group-one-ball": ((1,), 1, {"weights": (2.5,)}),
+    "one-group-spread-300": ((7,), 3, {"log_weights": (-300.0,)}),
+    "weight-zero": ((3, 4, 5), 4, {"weights": (0.5, 0.0, 1.5)}),
+    "weight-zero-first-and-last": ((3, 4, 5), 3, {"weights": (0.0, 1.5, 0.0)}),
+    "weight-zero-and-the-rest-must-fill": ((3, 4, 2), 5, {"weights": (0.5, 0.0, 1.5)}),
+    "log-weight-minus-infinity": ((3, 4, 5), 4, {"log_weights": (-0.7, NEVER, 0.4)}),
+    "log-weight-minus-infinity-and-the-rest-must-fill": ((3, 4, 2), 5, {"log_weights": (-0.7, NEVER, 0.4)}),
+    "log-weight-minus-infinity-spread-50": ((5, 5, 5), 5, {"log_weights": (50.0, -50.0, NEVER)}),
+    "spread-300": ((4, 5, 3), 6, {"log_weights": (300.0, 0.0, -300.0)}),
+    "spread-300-filled": ((4, 5, 3), 4, {"log_weights": (300.0, 0.0, -300.0)}),
+    "spread-300-two-groups": ((4, 5), 4, {"log_weights": (300.0, -300.0)}),
+    "all-log-weights-300": ((4, 5, 3), 6, {"log_weights": (300.0, 300.0, 300.0)}),
+    "all-log-weights-minus-300": ((4, 5, 3), 6, {"log_weights": (-300.0, -300.5, -299.0)}),
+    "weights-at-the-ends-of-float64": ((4, 5, 3), 6, {"weights": (1e300, 1.0, 1e-300)}),
+    "equal-weights": ((4, 5, 3), 6, {"weights": (1.0, 1.0, 1.0)}),
+    "equal-weights-ties": ((3, 3, 3), 4, {"weights": (2.5, 2.5, 2.5)}),
+    "unequal-weights-ties": ((1, 6), 1, {"weights": (6.0, 1.0)}),
+    "unequal-weights-ties-the-other-way": ((6, 1), 1, {"weights": (1.0, 6.0)}),
+    "one-ball-per-group": ((1, 1, 1, 1, 1), 2, {"weights": (0.2, 3.0, 1.0, 1.0, 0.7)}),
+    "one-ball-per-group-spread-300": ((1, 1, 1, 1), 2, {"log_weights": (300.0, 100.0, -100.0, -300.0)}),
+    "above-int32": ((3_000_000_000, 4_000_000_000), 5, {"weights": (2.0, 0.5)}),
+    "above-int32-all-but-four": ((3_000_000_000, 4), 3_000_000_000, {"weights": (0.5, 2.0)}),
+    "above-int32-and-a-few": ((3_000_000_000, 2, 1), 4, {"log_weights": (-20.0, 0.5, 1.0)}),
+}
+
+
+def urn_and_law(edge: str, device: torch.device) -> tuple[FisherHypergeometric, Law]:
+    sizes, draws, weights = EDGES[edge]
+    given = {name: torch.tensor(values, dtype=torch.float64, device=device) for name, values in weights.items()}
+    return FisherHypergeometric(sizes, draws, **given), Law.of(sizes, draws, **weights)
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_every_property_is_that_of_the_law_at(edge: str, device: torch.device) -> None:
+    assert_follows(*urn_and_law(edge, device))
+
+
+@pytest.mark.parametrize("edge", EDGES)
+def test_marginals_are_those_of_the_law_at(edge: str, device: torch.device) -> None:
+    assert_marginals_follow(*urn_and_law(edge, device))
+
+
+@pytest.mark.parametrize("urn", EXTREME, ids=str)
+def test_extreme_log_weights_give_finite_moments_and_possible_draws(urn: Urn, device: torch.device) -> None:
+    distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, device=device))
+    draws = distribution.sample((50,))
+    assert bool(distribution.support.check(draws).all())
+    for result in (distribution.mean, distribution.covariance_matrix, distribution.entropy(), distribution.log_prob(draws)):
+        assert bool(torch.isfinite(result).all())
+
+
+@pytest.mark.parametrize(
+    ("sizes", "draws"), [((4, 5, 3), 6), ((10, 20, 30), 15), ((1, 7), 3), ((2, 0, 9, 4), 8), ((6,), 2), ((50, 50), 50)]
+)
+@pytest.mark.parametrize("log_weight", [0.0, -300.0, 2.5])
+def test_equal_weights_are_scipys_central_law(log_weight: float, sizes: tuple[int, ...], draws: int, device: torch.device) -> None:
+    urn = FisherHypergeometric(sizes, draws, log_weights=torch.full((len(sizes),), log_weight, device=device))
+    central = scipy.stats.multivariate_hypergeom(m=list(sizes), n=draws)
+    support = urn.enumerate_support()
+    assert_near(urn.log_prob(support).exp(), central.pmf(support.long().cpu().numpy()).tolist(), relative=1e-10)
+    assert_near(urn.mean, central.mean().tolist())
+    assert_near(urn.covariance_matrix, central.cov().tolist(), absolute=1e-11)
+
+
+@pytest.mark.parametrize(("groups", "draws"), [(5, 2), (7, 6), (8, 4), (3, 0), (1, 1)])
+def test_one_ball_per_group_is_a_random_subset(groups: int, draws: int, device: torch.device) -> None:
+    weights = [1.5 ** ((3 * j) % groups) for j in range(groups)]
+    urn = FisherHypergeometric([1] * groups, draws, weights=torch.tensor(weights, device=device))
+    subsets = {chosen: math.prod(weights[j] for j in chosen) for chosen in itertools.combinations(range(groups), draws)}
+    total = math.fsum(subsets.values())
+    indicators = torch.tensor([[float(j in chosen) for j in range(groups)] for chosen in subsets], device=device)
+    assert_near(urn.log_prob(indicators), [math.log(weight / total) for weight in subsets.values()])
+    inclusion = [math.fsum(weight for chosen, weight in subsets.items() if j in chosen) / total for j in range(groups)]
+    assert_near(urn.mean, inclusion)
+    assert_near(urn.variance, [p * (1 - p) for p in inclusion])
+    assert_near(urn.marginal_log_prob(torch.ones(groups, device=device)).exp(), inclusion)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Sizes above int32
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def log_comb(n: int, k: int) -> mpf:
+    return mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1)
+
+
+@pytest.mark.parametrize("draws", [4_000_000_000, 10_000_000, 6_999_999_000])
+def test_sizes_above_int32_have_the_closed_form_of_equal_weights(draws: int, device: torch.device) -> None:
+    sizes = (3_000_000_000, 2_500_000_000, 2_000_000_000)
+    population = sum(sizes)
+    urn = FisherHypergeometric(torch.tensor(sizes, device=device), torch.tensor(draws, device=device), weights=torch.ones(3, device=device))
+    assert urn.group_sizes.tolist() == list(sizes)
+    assert urn.draws.item() == draws
+    assert_near(urn.mean, [float(Fraction(draws * m, population)) for m in sizes])
+    spread = Fraction(draws * (population - draws), population**2 * (population - 1))
+    entries = [[float(spread * (m * population * (i == j) - m * k)) for j, k in enumerate(sizes)] for i, m in enumerate(sizes)]
+    largest = max(max(row) for row in entries)
+    assert_near(urn.covariance_matrix, entries, relative=0.0, absolute=1e-9 * largest)
+    assert_near(urn.variance, [row[j] for j, row in enumerate(entries)], relative=1e-9)
+    x = [draws * m // population for m in sizes[:2]]
+    x.append(draws - sum(x))
+    with mp.workdps(DIGITS):
+        expected = mp.fsum(log_comb(m, a) for m, a in zip(sizes, x, strict=True)) - log_comb(population, draws)
+        marginals = [
+            log_comb(m, a) + log_comb(population - m, draws - a) - log_comb(population, draws) for m, a in zip(sizes, x, strict=True)
+        ]
+        whole = log_comb(population, draws)
+    assert_near(urn.log_prob(torch.tensor(x, device=device)), float(expected))
+    assert_near(urn.marginal_log_prob(torch.tensor(x, device=device)), [float(value) for value in marginals], relative=1e-10)
+    assert_near(urn.log_normalizer, float(whole))
+    # the mode of the central law is within one ball of its mean, and no neighbour is more probable
+    mode = urn.mode
+    assert mode.sum().item() == draws
+    assert bool(((mode - urn.mean).abs() < 1.5).all())
+    # entropy of a law this wide is that of the normal law of its first two groups, up to terms of the order 1/n
+    covariance = torch.tensor(entries)[:2, :2]
+    normal = 0.5 * (2 * math.log(2 * math.pi * math.e) + float(torch.logdet(covariance)))
+    assert_near(urn.entropy(), normal, relative=0.0, absolute=1e-5)
+    counts = urn.sample((30,))
+    assert bool(urn.support.check(counts).all())
+    deviations = (counts - urn.mean).abs() / urn.variance.sqrt()
+    assert bool((deviations < 6).all())
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Identities
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("urn", URNS, ids=str)
+def test_nothing_is_lost_or_gained(urn: Urn, device: torch.device) -> None:
+    sizes = torch.tensor(urn.group_sizes, dtype=torch.float64, device=device)
+    distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, device=device))
+    mean, covariance = distribution.mean, distribution.covariance_matrix
+    assert mean.sum().item() == pytest.approx(urn.draws, rel=1e-12)
+    assert bool(((mean >= 0) & (mean <= sizes * (1 + 1e-15))).all())
+    largest = float(covariance.abs().max())
+    # a group of weight zero stands for odds of e^-300
+    torch.testing.assert_close(covariance.sum(-1), torch.zeros_like(mean), rtol=0.0, atol=1e-12 * largest + 1e-120)
+    torch.testing.assert_close(covariance, covariance.mT, rtol=0.0, atol=1e-12 * largest)
+    torch.testing.assert_close(covariance.diagonal(), distribution.variance, rtol=1e-9, atol=1e-12 * largest + 1e-120)
+    # all groups compete for the same draws
+    others = ~torch.eye(urn.groups, dtype=torch.bool, device=device)
+    assert bool((covariance[others] <= 1e-12 * largest).all())
+
+
+def both(urn: Urn, device: torch.device, **changed: Any) -> tuple[FisherHypergeometric, FisherHypergeometric]:
+    """The urn and a changed one."""
+    values = {"group_sizes": urn.group_sizes, "draws": urn.draws, "log_weights": urn.log_weights}
+    return tuple(
+        FisherHypergeometric(v["group_sizes"], v["draws"], log_weights=torch.tensor(v["log_weights"], device=device))
+        for v in (values, values | changed)
+    )
+
+
+@pytest.mark.parametrize("urn", MODEST[::3], ids=str)
+def test_a_common_factor_on_all_weights_changes_only_the_normalizer(urn: Urn, device: torch.device) -> None:
+    plain, scaled = both(urn, device, log_weights=[lw + 32.0 for lw in urn.log_weights])
+    counts = torch.tensor(probe_counts(urn), device=device)
+    torch.testing.assert_close(scaled.log_prob(counts), plain.log_prob(counts), rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(scaled.mean, plain.mean, rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(scaled.covariance_matrix, plain.covariance_matrix, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(scaled.entropy(), plain.entropy(), rtol=1e-10, atol=1e-11)
+    torch.testing.assert_close(scaled.log_normalizer, plain.log_normalizer + 32.0 * urn.draws, rtol=1e-12, atol=1e-11)
+    assert torch.equal(scaled.mode, plain.mode)
+    assert abs(float(kl_divergence(plain, scaled))) < 1e-11
+
+
+def test_a_common_factor_beyond_float32_changes_no_probability(device: torch.device) -> None:
+    weights = torch.tensor([1.0, 3.0, 0.5], device=device)
+    plain = FisherHypergeometric([4, 5, 3], 6, weights=weights)
+    for factor in (2.0**-900, 2.0**900):
+        scaled = FisherHypergeometric([4, 5, 3], 6, weights=weights * factor)
+        torch.testing.assert_close(scaled.mean, plain.mean, rtol=1e-11, atol=0.0)
+        torch.testing.assert_close(scaled.log_prob(plain.mode), plain.log_prob(plain.mode), rtol=1e-11, atol=0.0)
+
+
+@pytest.mark.parametrize("urn", MODEST[1::3], ids=str)
+def test_reordering_the_groups_reorders_the_results(urn: Urn, device: torch.device) -> None:
+    order = torch.randperm(urn.groups).tolist()
+    changed = {"group_sizes": [urn.group_sizes[j] for j in order], "log_weights": [urn.log_weights[j] for j in order]}
+    plain, reordered = both(urn, device, **changed)
+    counts = torch.tensor(probe_counts(urn), device=device)
+    torch.testing.assert_close(reordered.log_prob(counts[:, order]), plain.log_prob(counts), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(reordered.mean, plain.mean[order], rtol=1e-12, atol=1e-13)
+    torch.testing.assert_close(reordered.covariance_matrix, plain.covariance_matrix[order][:, order], rtol=1e-9, atol=1e-13)
+    torch.testing.assert_close(reordered.entropy(), plain.entropy(), rtol=1e-11, atol=1e-12)
+    in_order = reordered.marginal_log_prob(counts[:, order])
+    torch.testing.assert_close(in_order, plain.marginal_log_prob(counts)[:, order], rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("urn", [urn for urn in URNS if NEVER not in urn.log_weights and urn.groups <= 20][2::3], ids=str)
+def test_drawing_n_is_leaving_the_rest_with_inverse_weights(urn: Urn, device: torch.device) -> None:
+    drawn, left = both(urn, device, draws=urn.population - urn.draws, log_weights=[-lw for lw in urn.log_weights])
+    sizes = torch.tensor(urn.group_sizes, dtype=torch.float64, device=device)
+    counts = torch.tensor(probe_counts(urn), dtype=torch.float64, device=device)
+    torch.testing.assert_close(left.log_prob(sizes - counts), drawn.log_prob(counts), rtol=1e-11, atol=1e-11)
+    torch.testing.assert_close(left.mean + drawn.mean, sizes, rtol=1e-12, atol=0.0)
+    largest = float(drawn.covariance_matrix.abs().max())
+    torch.testing.assert_close(left.covariance_matrix, drawn.covariance_matrix, rtol=0.0, atol=1e-9 * largest)
+    torch.testing.assert_close(left.entropy(), drawn.entropy(), rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(left.marginal_log_prob(sizes - counts), drawn.marginal_log_prob(counts), rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("urn", SMALL[::2], ids=str)
+def test_probabilities_of_the_support_sum_to_one(urn: Urn, device: torch.device) -> None:
+    distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, device=device))
+    total = distribution.log_prob(distribution.enumerate_support()).logsumexp(0)
+    assert total.item() == pytest.approx(0.0, abs=1e-11)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# The support
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("sizes", [(2, 1, 1), (3, 0, 2), (4,), (1, 1, 1, 1), (2, 3)], ids=str)
+def test_support_is_enumerated_in_lexicographic_order(sizes: tuple[int, ...], device: torch.device) -> None:
+    for draws in range(sum(sizes) + 1):
+        urn = FisherHypergeometric(sizes, draws, weights=torch.ones(len(sizes), device=device))
+        expected = sorted(x for x in itertools.product(*(range(m + 1) for m in sizes)) if sum(x) == draws)
+        assert urn.enumerate_support().tolist() == [list(map(float, x)) for x in expected]
+
+
+def test_support_of_a_batch_is_expanded_only_when_asked_to(device: torch.device) -> None:
+    urn = FisherHypergeometric([2, 1, 1], 2, weights=torch.rand(5, 1, 3, device=device) + 0.5).expand((5, 4))
+    expanded, plain = urn.enumerate_support(), urn.enumerate_support(expand=False)
+    assert expanded.shape == (4, 5, 4, 3)
+    assert plain.shape == (4, 1, 1, 3)
+    assert torch.equal(expanded, plain.expand(-1, 5, 4, -1))
+    torch.testing.assert_close(urn.log_prob(plain).logsumexp(0), torch.zeros(5, 4, device=device), rtol=0.0, atol=1e-12)
+
+
+@pytest.mark.parametrize(("sizes", "draws"), [([[2, 2], [1, 3]], 2), ([2, 2], [1, 2])], ids=["sizes-differ", "draws-differ"])
+def test_support_of_a_batch_of_different_urns_cannot_be_enumerated(sizes: Any, draws: Any, device: torch.device) -> None:
+    urn = FisherHypergeometric(sizes, draws, weights=torch.ones(2, device=device))
+    with pytest.raises(NotImplementedError, match="the same group sizes and draws"):
+        urn.enumerate_support()
+
+
+@pytest.mark.parametrize("sizes", [(2000, 2000, 2000), (3_000_000_000, 3_000_000_000), (1,) * 60], ids=["wide", "above-int32", "long"])
+def test_a_support_too_large_to_enumerate_says_so(sizes: tuple[int, ...], device: torch.device) -> None:
+    urn = FisherHypergeometric(sizes, sum(sizes) // 2, weights=torch.ones(len(sizes), device=device))
+    with pytest.raises(ValueError, match=r"m = \[.*\], n = \d+ has more than 1,000,000 outcomes"):
+        urn.enumerate_support()
+
+
+def test_support_check_knows_bounds_integers_and_the_sum(device: torch.device) -> None:
+    urn = FisherHypergeometric([[2, 3, 4], [2, 3, 4]], [4, 5], weights=torch.ones(3, device=device))
+    values = {
+        (1.0, 2.0, 1.0): [True, False],
+        (2.0, 3.0, 0.0): [False, True],
+        (3.0, 1.0, 0.0): [False, False],  # more than the first group holds
+        (-1.0, 3.0, 2.0): [False, False],
+        (0.5, 1.5, 2.0): [False, False],
+        (math.nan, 2.0, 2.0): [False, False],
+        (math.inf, -math.inf, 4.0): [False, False],
+    }
+    checked = urn.support.check(torch.tensor(list(values), device=device).unsqueeze(1))
+    assert checked.tolist() == list(values.values())
+    assert urn.support.is_discrete
+    assert urn.support.event_dim == 1
+
+
+def test_outside_the_support_log_prob_is_minus_infinity_when_unchecked(device: torch.device) -> None:
+    urn = FisherHypergeometric([2, 3, 4], 4, weights=torch.tensor([1.0, 2.0, 0.0], device=device), validate_args=False)
+    outside = torch.tensor([[3.0, 1.0, 0.0], [-1.0, 3.0, 2.0], [1.0, 2.0, 0.0], [1.0, 2.0, 1.0]], device=device)  # the last: ω_3 = 0
+    assert urn.log_prob(outside).tolist() == [-math.inf] * 4
+    assert urn.marginal_log_prob(torch.tensor([3.0, -1.0, 1.0], device=device)).tolist() == [-math.inf] * 3
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Divergence
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def fisher(sizes: Any, draws: Any, weights: Any, device: torch.device) -> FisherHypergeometric:
+    return FisherHypergeometric(sizes, draws, weights=torch.tensor(weights, dtype=torch.float64, device=device))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "draws", "first", "second"),
+    [
+        ((3, 4, 2), 4, (1.0, 2.0, 0.5), (1.0, 2.0, 0.5)),
+        ((3, 4, 2), 4, (1.0, 2.0, 0.5), (8.0, 16.0, 4.0)),  # weights matter up to a factor
+        ((3, 4, 2), 0, (1.0, 2.0, 0.5), (3.0, 1.0, 9.0)),
+        ((3, 4, 2), 9, (1.0, 2.0, 0.5), (3.0, 1.0, 9.0)),
+        ((5,), 3, (1.0,), (7.0,)),
+        ((3, 0, 2), 2, (1.0, 2.0, 0.5), (1.0, 9.0, 0.5)),  # an empty group has no say
+        ((3, 0, 2), 2, (1.0, 2.0, 0.5), (1.0, 0.0, 0.5)),
+        ((3, 4, 2), 4, (1.0, 0.0, 0.5), (1.0, 0.0, 0.5)),
+        ((3, 4), 0, (1.0, 1.0), (1.0, 0.0)),  # nothing drawn, so nothing impossible
+        ((3, 2), 3, (1.0, 0.0), (2.0, 0.0)),
+    ],
+)
+def test_divergence_between_equal_laws_is_zero(sizes: Any, draws: int, first: Any, second: Any, device: torch.device) -> None:
+    divergence = kl_divergence(fisher(sizes, draws, first, device), fisher(sizes, draws, second, device))
+    assert divergence.item() == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "draws", "first", "second"),
+    [
+        ((3, 4, 2), 4, (1.0, 2.0, 0.5), (3.0, 1.0, 9.0)),
+        ((3, 4, 2), 4, (1.0, 2.0, 0.5), (1e30, 1.0, 1e-30)),
+        ((3, 4, 2), 4, (1.0, 0.0, 0.5), (1.0, 2.0, 0.5)),  # the second draws what the first never does: finite
+        ((3, 4, 2), 4, (1.0, 0.0, 0.5), (2.0, 0.0, 0.5)),
+        ((3, 4, 2), 3, (1.0, 0.0, 0.0), (1.0, 2.0, 0.5)),
+        ((1, 1, 1, 1), 2, (1.0, 2.0, 3.0, 4.0), (4.0, 3.0, 2.0, 1.0)),
+        ((3, 4, 2), 4, (1.0, 2.0, 0.5), (1.0, 2.0, 0.0)),  # the second never draws what the first does: infinite
+        ((3, 4, 2), 1, (1.0, 1e-200, 0.5), (1.0, 0.0, 0.5)),
+    ],
+)
+def test_divergence_is_that_of_the_laws(sizes: Any, draws: int, first: Any, second: Any, device: torch.device) -> None:
+    divergence = kl_divergence(fisher(sizes, draws, first, device), fisher(sizes, draws, second, device))
+    expected = Law.of(sizes, draws, weights=first).kl(Law.of(sizes, draws, weights=second))
+    assert divergence.item() == pytest.approx(expected, rel=1e-10)
+
+
+def test_divergence_between_different_numbers_of_draws_is_infinite(device: torch.device) -> None:
+    divergence = kl_divergence(fisher([3, 4], [2, 3, 4], [1.0, 2.0], device), fisher([3, 4], 3, [1.0, 2.0], device))
+    torch.testing.assert_close(divergence, torch.tensor([math.inf, 0.0, math.inf], device=device), rtol=0.0, atol=1e-12)
+
+
+def test_divergence_between_different_group_sizes_says_what_differs(device: torch.device) -> None:
+    with pytest.raises(NotImplementedError, match=r"equal group sizes, got \[3, 4\] and \[4, 3\]"):
+        kl_divergence(fisher([3, 4], 3, [1.0, 2.0], device), fisher([4, 3], 3, [1.0, 2.0], device))
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Any small urn
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@st.composite
+def small_laws(draw: st.DrawFn) -> Law:
+    """Urns of up to five groups with rational weights, zeros among them; the weights are exact in float64."""
+    groups = draw(st.integers(1, 5))
+    largest = {1: 30, 2: 20, 3: 8, 4: 5, 5: 3}[groups]
+    sizes = tuple(draw(st.lists(st.integers(0, largest), min_size=groups, max_size=groups)))
+    weight = st.one_of(st.just(0.0), st.integers(1, 9).map(float), st.floats(1e-6, 1e6), st.floats(-280.0, 280.0).map(math.exp))
+    weights = tuple(draw(st.lists(weight, min_size=groups, max_size=groups)))
+    drawable = sum(m for m, w in zip(sizes, weights, strict=True) if w > 0)
+    return Law.of(sizes, draw(st.integers(0, drawable)), weights=weights)
+
+
+@settings(max_examples=60)
+@given(law=small_laws())
+def test_any_small_urn_follows_its_law(law: Law, device: torch.device) -> None:
+    weights = torch.tensor([float(w) for w in law.weights], device=device)
+    assert_follows(FisherHypergeometric(law.sizes, law.draws, weights=weights), law)
+
+
+@settings(max_examples=60)
+@given(law=small_laws())
+def test_marginals_of_any_small_urn_are_those_of_its_law(law: Law, device: torch.device) -> None:
+    weights = torch.tensor([float(w) for w in law.weights], device=device)
+    assert_marginals_follow(FisherHypergeometric(law.sizes, law.draws, weights=weights), law)
+
+
+@settings(max_examples=40)
+@given(law=small_laws(), data=st.data())
+def test_divergence_between_any_two_small_urns_is_that_of_their_laws(law: Law, data: st.DataObject, device: torch.device) -> None:
+    log_weight = st.floats(-40.0, 40.0)
+    log_weights = data.draw(st.lists(log_weight, min_size=len(law.sizes), max_size=len(law.sizes)))
+    first = FisherHypergeometric(law.sizes, law.draws, weights=torch.tensor([float(w) for w in law.weights], device=device))
+    second = FisherHypergeometric(law.sizes, law.draws, log_weights=torch.tensor(log_weights, device=device))
+    expected = law.kl(Law.of(law.sizes, law.draws, log_weights=log_weights))
+    assert kl_divergence(first, second).item() == pytest.approx(expected, rel=1e-10, abs=1e-12)
+
+
+@settings(max_examples=40)
+@given(
+    sizes=st.lists(st.integers(0, 12), min_size=1, max_size=4),
+    fractions=st.lists(st.fractions(Fraction(1, 20), 20, max_denominator=20), min_size=4, max_size=4),
+    share=st.fractions(0, 1),
+)
+def test_mean_is_the_exact_rational_number(sizes: list[int], fractions: list[Fraction], share: Fraction, device: torch.device) -> None:
+    # powers of z by repeated multiplication: [zⁿ] ∏(1 + ω_j z)^{m_j} in rational arithmetic, no enumeration, no rounding
+    def coefficients(balls: list[Fraction]) -> list[Fraction]:
+        polynomial = [Fraction(1)]
+        for weight in balls:
+            polynomial = [a + weight * b for a, b in zip([*polynomial, Fraction(0)], [Fraction(0), *polynomial], strict=True)]
+        return polynomial
+
+    weights = [Fraction(float(w)) for w in fractions[: len(sizes)]]  # what float64 makes of them
+    draws = int(share * sum(sizes))
+    balls = [w for m, w in zip(sizes, weights, strict=True) for _ in range(m)]
+    whole = coefficients(balls)[draws]
+    expected = []
+    for m, w in zip(sizes, weights, strict=True):
+        if m == 0 or draws == 0:
+            expected.append(0.0)
+            continue
+        others = list(balls)
+        others.remove(w)
+        expected.append(float(m * w * coefficients(others)[draws - 1] / whole))
+    urn = FisherHypergeometric(sizes, draws, weights=torch.tensor([float(w) for w in weights], device=device))
+    assert_near(urn.mean, expected)
+    with mp.workdps(DIGITS):
+        assert_near(urn.log_normalizer, log(mpf(whole.numerator) / mpf(whole.denominator)))
+
+
+def test_scipys_failures_are_not_ours(device: torch.device) -> None:
+    # odds at which SciPy aborts the process, returns -inf, or overflows its integers
+    for name in ("scipy-aborts-odds-1e155", "scipy-minus-infinity-odds-1e-6", "scipy-overflows-int32"):
+        urn = by_name(name)
+        distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, device=device))
+        assert bool(torch.isfinite(distribution.log_prob(distribution.mode)))
+        assert distribution.mean.sum().item() == pytest.approx(urn.draws, rel=1e-12)
+        assert bool(distribution.support.check(distribution.sample((5,))).all())
