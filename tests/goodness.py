@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 from scipy.special import expit
+
 from urns import NEVER, Urn
 
 FEWEST_EXPECTED = 10  # of a bin; smaller ones are pooled

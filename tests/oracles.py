@@ -2,7 +2,7 @@
 
 * ``Enumeration`` lists every outcome of a small urn and sums.
 * ``contour``: [zⁿ] ∏(1 + ω_j z)^{m_j} as a Cauchy integral, at a radius that is *not* the saddle point, for urns of any size.
-  Its number of nodes comes with a proof (see ``Circle``), and every value is refused unless at least half of its digits are certain.
+  Its number of nodes comes with a proof (see ``Circle``); it works in 110 digits, and in more until at least 40 of a value's are proven.
 * ``Vandermonde``: groups of equal weight merge into one, so an urn with two distinct weights is a single sum of positive terms.
 
 An urn is anything hashable with ``group_sizes``, ``draws`` and ``log_weights`` (see ``urns.py``). The log-weights are taken as the exact

@@ -187,7 +187,7 @@ def test_marginals_are_zero_where_the_other_groups_cannot_make_up_the_draws(urn:
 
 
 def test_far_tail_probabilities_do_not_vanish(device: torch.device) -> None:
-    """SciPy's survival function is exactly 0 here."""
+    """SciPy's survival function holds only rounding noise here, or exactly 0."""
     urn = by_name("scipy-minus-infinity-odds-1e-6")
     marginal = oracles.enumeration(urn).marginals()[0]
     tail = list(range(100, 181))

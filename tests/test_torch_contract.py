@@ -24,8 +24,8 @@ from diffurn import FisherHypergeometric
 from diffurn.exact import covariance_product
 from diffurn.exact.chunks import in_chunks
 
-# torch's own forward-mode rules are compiled, on first use, by a function that torch has deprecated
-pytestmark = pytest.mark.filterwarnings(r"ignore:`torch.jit.script` is deprecated:DeprecationWarning")
+# torch itself, on first use of forward mode and of its compiler, calls functions that torch has deprecated
+pytestmark = pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
 
 SIZES, DRAWS, LOG_WEIGHTS, COUNTS = [3, 5, 4], 5, [0.3, -0.7, 0.1], [1.0, 3.0, 1.0]
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
-from torch.distributions.utils import lazy_property
 from torch.nn.functional import softplus
 
 from diffurn import constraints as urn_constraints
 from diffurn import exact
 from diffurn.estimators import CovarianceST, Estimator
-from diffurn.validation import as_float_tensor, as_integer_tensor, broadcast_shapes, can_check, require
+from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, can_check, require, require_broadcast
 
 ENUMERATION_LIMIT = 1_000_000
+
+
+class _Derived:
+    """A parameter made from the one that was given; never remembered, since optimisers change weights in place."""
+
+    def __init__(self, derive: Callable[[Any], Tensor]) -> None:
+        self.derive = derive
+
+    def __get__(self, instance: Any, owner: type) -> Tensor:
+        return cast(Tensor, self if instance is None else self.derive(instance))
 
 
 class FisherHypergeometric(Distribution):
@@ -29,8 +39,9 @@ class FisherHypergeometric(Distribution):
     SciPy's ``nchypergeom_fisher``, for equal weights ``multivariate_hypergeom``, for m ≡ 1 conditional Poisson sampling of n-subsets.
 
     Everything is exact up to float64 rounding, inside whatever the dtype of the weights, and costs the same for ten balls as for ten
-    billion. Densities and moments are differentiable to any order in the weights; `log_prob` is differentiable in its argument as
-    well (by the gamma function); `rsample` sends gradients through draws as its `estimator` does.
+    billion. Densities and moments are differentiable to any order in the weights (at a weight of zero: once, from the right);
+    `log_prob` is differentiable in its argument as well (by the gamma function); `rsample` sends gradients through draws as its
+    `estimator` does.
 
     References: R. A. Fisher, *The logic of inductive inference* (1935); A. Fog, *Sampling methods for Wallenius' and Fisher's noncentral
     hypergeometric distributions* (2008); T. M. Sutter et al., *Learning Group Importance using the Differentiable Hypergeometric
@@ -80,12 +91,14 @@ class FisherHypergeometric(Distribution):
         check = (Distribution._validate_args if validate_args is None else validate_args) and can_check()
         sizes = as_integer_tensor("group_sizes", group_sizes, parameter.device, check)
         number = as_integer_tensor("draws", draws, parameter.device, check)
-        if sizes.ndim == 0 or parameter.ndim == 0:
+        if 0 in (*sizes.shape[-1:], *parameter.shape[-1:]) or sizes.ndim == 0 or parameter.ndim == 0:
             shapes = f"group_sizes {tuple(sizes.shape)} and {self._parameter} {tuple(parameter.shape)}"
-            raise ValueError(f"{shapes} both need a last dimension of groups")
-        full = broadcast_shapes(group_sizes=sizes.shape, **{self._parameter: parameter.shape}, draws_of_each_urn=(*number.shape, 1))
+            raise ValueError(f"{shapes} both need a last dimension of groups, one or more")
+        described = {"group_sizes": sizes.shape, self._parameter: parameter.shape, "draws": number.shape}
+        full = require_broadcast(described, sizes.shape, parameter.shape, (*number.shape, 1))
         self.group_sizes, self.draws = sizes.expand(full), number.expand(full[:-1])
-        setattr(self, self._parameter, parameter.expand(full))
+        # A leaf stays the leaf it is, so that an urn with learned weights can be copied.
+        setattr(self, self._parameter, parameter if parameter.shape == full else parameter.expand(full))
         self.estimator: Estimator = CovarianceST() if estimator is None else estimator
         # Our own checks say more than torch's, so torch is told to skip its.
         super().__init__(full[:-1], full[-1:], validate_args=False)
@@ -104,11 +117,11 @@ class FisherHypergeometric(Distribution):
         drawable = self._drawable().sum(-1)
         require("draws", self.draws, self.draws <= drawable, f"cannot exceed the number of balls with positive weight, {_span(drawable)}")
 
-    @lazy_property
+    @_Derived
     def log_weights(self) -> Tensor:
         return self.weights.log()
 
-    @lazy_property
+    @_Derived
     def weights(self) -> Tensor:
         return self.log_weights.exp()
 
@@ -126,7 +139,7 @@ class FisherHypergeometric(Distribution):
         shapes = ", ".join(f"{name}: {tuple(getattr(self, name).shape)}" for name in ("group_sizes", "draws", self._parameter))
         return f"{type(self).__name__}({shapes})"
 
-    @lazy_property
+    @property
     def _log_tilt(self) -> Tensor:
         return exact.log_tilt(self._detached_log_weights(), self.group_sizes.double(), self.draws.double())
 
@@ -137,12 +150,15 @@ class FisherHypergeometric(Distribution):
     @property
     def tilted(self) -> exact.TiltedUrn:
         """The urn as the functions of `diffurn.exact` and the estimators take it."""
-        tilt = self._log_tilt.unsqueeze(-1)
+        return self._tilted_by(self._log_tilt)
+
+    def _tilted_by(self, log_tilt: Tensor) -> exact.TiltedUrn:
+        tilt = log_tilt.unsqueeze(-1)
         parameter: Tensor = getattr(self, self._parameter).double()
         if self._parameter == "weights":
             # Weight zero becomes too small to matter instead of log 0, so that the one-sided derivative in ω comes out right.
             parameter = (parameter + torch.where(parameter == 0, torch.exp(exact.ZERO_WEIGHT_LOG_ODDS - tilt), 0.0)).log()
-        log_odds = torch.where(parameter > -torch.inf, parameter + tilt, exact.ZERO_WEIGHT_LOG_ODDS)
+        log_odds = torch.where(parameter == -torch.inf, exact.ZERO_WEIGHT_LOG_ODDS, parameter + tilt)
         return exact.TiltedUrn(log_odds, self.group_sizes.double(), self.draws.double())
 
     def _never_drawn(self) -> Tensor:
@@ -179,21 +195,21 @@ class FisherHypergeometric(Distribution):
         Real x are allowed with ``validate_args=False``, the binomial coefficients being continued by the gamma function:
         :math:`∂/∂x_j = \log ω_j - ψ(x_j + 1) + ψ(m_j - x_j + 1)`. The value is -inf outside 0 ≤ x_j ≤ m_j and where Σx is not n.
         """
-        value = torch.as_tensor(value, device=self.draws.device)
-        self._check_value(value)
-        x = value.double()
-        log_odds, group_sizes, draws = self.tilted
+        x = self._checked_value(value)
+        log_tilt = self._log_tilt
+        log_odds, group_sizes, draws = self._tilted_by(log_tilt)
         surplus = draws - x.sum(-1)  # zero on the support; keeps the tilt out of the gradient in x
         per_group = exact.binomial_log_pmf(x, group_sizes, log_odds)
-        log_prob = per_group.sum(-1) - exact.log_mass(log_odds, group_sizes, draws) + surplus * self._log_tilt
-        possible = (surplus.abs() < 0.5) & ~((x > 0) & self._never_drawn()).any(-1)
-        return torch.where(possible, log_prob, -torch.inf).to(self.dtype)
+        log_prob = per_group.sum(-1) - exact.log_mass(log_odds, group_sizes, draws) + surplus * log_tilt
+        impossible = (surplus.abs() >= 0.5) | ((x > 0) & self._never_drawn()).any(-1)
+        return torch.where(impossible, -torch.inf, log_prob).to(self.dtype)
 
     @property
     def log_normalizer(self) -> Tensor:
         r"""log Z, with Z the coefficient of :math:`z^n` in :math:`\prod_j (1 + ω_j z)^{m_j}`; its gradient in log ω is the mean."""
-        log_odds, group_sizes, draws = self.tilted
-        scale = (group_sizes * softplus(log_odds, threshold=50)).sum(-1) - draws * self._log_tilt
+        log_tilt = self._log_tilt
+        log_odds, group_sizes, draws = self._tilted_by(log_tilt)
+        scale = (group_sizes * softplus(log_odds, threshold=50)).sum(-1) - draws * log_tilt
         return (scale + exact.log_mass(log_odds, group_sizes, draws)).to(self.dtype)
 
     @property
@@ -220,7 +236,7 @@ class FisherHypergeometric(Distribution):
 
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
-        x = torch.as_tensor(value, device=self.draws.device).double()
+        x = self._checked_value(value, joint=False)
         drawable = self._drawable()
         others = drawable.sum(-1, keepdim=True) - drawable
         possible = (x <= drawable) & (self.draws.unsqueeze(-1) - x <= others)
@@ -262,17 +278,24 @@ class FisherHypergeometric(Distribution):
         outcomes = outcomes.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
         return outcomes.expand(-1, *self.batch_shape, *self.event_shape) if expand else outcomes
 
-    def _check_value(self, value: Tensor) -> None:
+    def _checked_value(self, value: Any, joint: bool = True) -> Tensor:
+        """Counts in float64; those of one draw (`joint`) or of each group on its own."""
+        value = as_counts("value", value, self.draws.device)
         if value.shape[-1:] != self.event_shape:
-            raise ValueError(f"value has shape {tuple(value.shape)}; its last dimension must be the {self.event_shape[0]} groups")
-        broadcast_shapes(value=value.shape[:-1], batch_shape=self.batch_shape)
-        if not (self._validate_args and can_check()):
-            return
-        exact_value = value.detach().double()
-        rule = "counts must be integers from 0 to the size of their group"
-        require("value", value, (exact_value >= 0) & (exact_value <= self.group_sizes) & (exact_value == exact_value.floor()), rule)
-        total = exact_value.sum(-1)
-        require("value.sum(-1)", total, total == self.draws, f"the counts must sum to the draws, {_span(self.draws)}")
+            raise ValueError(f"value has shape {tuple(value.shape)}, but its last dimension must be the {self.event_shape[0]} groups")
+        batches = {"value": value.shape[:-1], "batch_shape": self.batch_shape}
+        require_broadcast(batches, *batches.values())
+        x: Tensor = value.double()
+        if self._validate_args and can_check():
+            whole = x.detach() == x.detach().floor()
+            if joint:
+                within = (x.detach() >= 0) & (x.detach() <= self.group_sizes)
+                require("value", value, whole & within, "counts must be integers from 0 to the size of their group")
+                total = x.detach().sum(-1)
+                require("value.sum(-1)", total, total == self.draws, f"the counts must sum to the draws, {_span(self.draws)}")
+            else:
+                require("value", value, whole & (x.detach().abs() < torch.inf), "counts must be integers")
+        return x
 
     def _check_dtype_holds_draws(self) -> None:
         if self._validate_args and can_check():
@@ -284,5 +307,7 @@ class FisherHypergeometric(Distribution):
 
 def _span(values: Tensor) -> str:
     """A limit across a batch, such as 7, or from 3 to 7."""
+    if not values.numel():
+        return "of which there are none"
     low, high = int(values.min()), int(values.max())
     return str(low) if low == high else f"from {low} to {high}"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -16,17 +16,26 @@ def can_check() -> bool:
 
 def as_float_tensor(name: str, value: Any) -> Tensor:
     """A floating-point tensor; Python numbers and integer arrays take torch's default dtype."""
-    tensor = torch.as_tensor(value)
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueError(f"{name} has dtype {tensor.dtype}; it must be real numbers")
+    tensor = _as_numbers(name, value, None, "real numbers")
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
+def _as_numbers(name: str, value: Any, device: torch.device | None, kind: str) -> Tensor:
+    tensor = torch.as_tensor(value, device=device)
+    if tensor.is_complex() or tensor.dtype == torch.bool:
+        raise ValueError(f"{name} has dtype {tensor.dtype}; it must be {kind}")
+    return tensor
+
+
+def as_counts(name: str, value: Any, device: torch.device) -> Tensor:
+    """Counts as they came, int64 unless floating-point."""
+    tensor = _as_numbers(name, value, device, "integers")
+    return tensor if tensor.is_floating_point() else tensor.to(torch.int64)
 
 
 def as_integer_tensor(name: str, value: Any, device: torch.device, check: bool) -> Tensor:
     """An int64 tensor; floating-point input is accepted where it holds integers."""
-    tensor = torch.as_tensor(value, device=device)
-    if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueError(f"{name} has dtype {tensor.dtype}; it must be integers")
+    tensor = as_counts(name, value, device)
     if check:
         require(name, tensor, (tensor >= 0) & (tensor == torch.floor(tensor)) & (tensor < 2**53), "must be an integer from 0 to 2^53")
     return tensor.to(torch.int64)
@@ -38,14 +47,14 @@ def require(name: str, tensor: Tensor, holds: Tensor, rule: str) -> None:
         return
     index = torch.nonzero(~holds)[0].tolist()
     where = f" at index {tuple(index)}" if index else ""
-    entry = tensor.detach()[tuple(index)]
+    entry = tensor.detach().expand(holds.shape)[tuple(index)]
     raise ValueError(f"{name}{where} is {entry.tolist()}, but {rule}")
 
 
-def broadcast_shapes(**shapes: Sequence[int]) -> torch.Size:
-    """The common shape; where there is none, a ValueError that restates every shape."""
+def require_broadcast(described: Mapping[str, Sequence[int]], *shapes: Sequence[int]) -> torch.Size:
+    """The common shape of `shapes`; where there is none, a ValueError that restates the shapes as `described` to the user."""
     try:
-        return torch.Size(torch.broadcast_shapes(*(tuple(shape) for shape in shapes.values())))
+        return torch.Size(torch.broadcast_shapes(*shapes))
     except RuntimeError:
-        listed = ", ".join(f"{name} {tuple(shape)}" for name, shape in shapes.items())
+        listed = ", ".join(f"{name} {tuple(shape)}" for name, shape in described.items())
         raise ValueError(f"shapes do not broadcast: {listed}") from None

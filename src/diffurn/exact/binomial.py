@@ -7,12 +7,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 from torch.nn.functional import softplus
+
+from diffurn.exact.autograd import ClosedForm
 
 _STIRLING_FROM = 16.0
 # log Γ(x+1) = x log x - x + ½ log 2πx + Σ_k STIRLING[k] x^-(2k+1)
@@ -58,8 +59,8 @@ def _log_sigmoid(x: Tensor) -> Tensor:
 
 def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     log_size = torch.log(size.clamp(min=1))
-    inside = (x >= 0) & (x <= size)
-    x = torch.where(inside, x, 0.0)
+    outside = (x < 0) | (x > size)  # False for NaN, which is to stay NaN
+    x = torch.where(outside, 0.0, x)
     failures = size - x
     expected, expected_failures = size * torch.sigmoid(log_odds), size * torch.sigmoid(-log_odds)
     difference = torch.where(log_odds < 0, x - expected, expected_failures - failures)  # of the smaller pair, which is sharper
@@ -70,20 +71,13 @@ def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
         - deviance(x, expected, log_size + _log_sigmoid(log_odds), difference)
         - deviance(failures, expected_failures, log_size + _log_sigmoid(-log_odds), -difference)
     )
-    return torch.where(inside, value, -torch.inf)
+    return torch.where(outside, -torch.inf, value)
 
 
-class _BinomialLogPmf(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _BinomialLogPmf(ClosedForm):
     @staticmethod
     def forward(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
         return _log_pmf(x, size, log_odds)
-
-    @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def _slope_in_x(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
@@ -100,7 +94,7 @@ class _BinomialLogPmf(torch.autograd.Function):
         return in_x, None, in_log_odds
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
         in_x = tangents[0] * _BinomialLogPmf._slope_in_x(*ctx.saved_tensors)
         return in_x + tangents[2] * _BinomialLogPmf._slope_in_log_odds(*ctx.saved_tensors)
 
@@ -115,22 +109,15 @@ def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
         >>> print(f"{binomial_log_pmf(x, size, log_odds):.12f}")  # ≈ -½ log(πm/2)
         -10.587424271368
     """
-    return cast(Tensor, _BinomialLogPmf.apply(*torch.broadcast_tensors(x, size, log_odds)))
+    return _BinomialLogPmf.of(*torch.broadcast_tensors(x, size, log_odds))
 
 
-class _BernoulliKL(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _BernoulliKL(ClosedForm):
     @staticmethod
     def forward(log_odds: Tensor, other: Tensor) -> Tensor:
         p, other_p, q, other_q = (torch.sigmoid(x) for x in (log_odds, other, -log_odds, -other))
         difference = torch.where(log_odds < 0, p - other_p, other_q - q)
         return deviance(p, other_p, _log_sigmoid(other), difference) + deviance(q, other_q, _log_sigmoid(-other), -difference)
-
-    @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def _slopes(log_odds: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -143,11 +130,11 @@ class _BernoulliKL(torch.autograd.Function):
         return grads[0] * first, grads[0] * second
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
         first, second = _BernoulliKL._slopes(*ctx.saved_tensors)
         return tangents[0] * first + tangents[1] * second
 
 
 def bernoulli_kl(log_odds: Tensor, other: Tensor) -> Tensor:
     """KL(Bernoulli(σ(log_odds)) ‖ Bernoulli(σ(other))), accurate also where the two almost agree."""
-    return cast(Tensor, _BernoulliKL.apply(*torch.broadcast_tensors(log_odds, other)))
+    return _BernoulliKL.of(*torch.broadcast_tensors(log_odds, other))

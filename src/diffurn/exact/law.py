@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd.function import FunctionCtx
 
+from diffurn.exact.autograd import ClosedForm
 from diffurn.exact.binomial import bernoulli_kl
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.quadrature import NODES, Quadrature
@@ -35,30 +35,45 @@ def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tens
     return log_odds, group_sizes, draws[..., 0]
 
 
-class _LogMass(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _LogMass(ClosedForm):
     @staticmethod
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         return torch.log(_evaluate("mass", log_odds, group_sizes, draws))
-
-    @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         return grads[0].unsqueeze(-1) * mean_shift(*ctx.saved_tensors), None, None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
         return (tangents[0] * mean_shift(*ctx.saved_tensors)).sum(-1)
 
 
 def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     r"""log P(S = n) of S = Σ_j Binomial(m_j, σ(log_odds_j)); its derivative is E[X | S = n] - E[X]."""
-    return cast(Tensor, _LogMass.apply(*_aligned(log_odds, group_sizes, draws)))
+    return _LogMass.of(*_aligned(log_odds, group_sizes, draws))
+
+
+class _RetiltedLogMass(ClosedForm):
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, tilt: Tensor) -> Tensor:
+        tilted = log_odds + tilt.unsqueeze(-1)
+        divergence = (group_sizes * bernoulli_kl(tilted, log_odds)).sum(-1)
+        return log_mass(tilted, group_sizes, draws) - divergence + surplus(tilted, group_sizes, draws) * tilt
+
+    @staticmethod
+    def _slope(ctx: Any) -> Tensor:
+        log_odds, group_sizes, draws, tilt = ctx.saved_tensors
+        unconditional: Tensor = group_sizes * torch.sigmoid(log_odds)
+        return mean(log_odds + tilt.unsqueeze(-1), group_sizes, draws) - unconditional
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        return grads[0].unsqueeze(-1) * _RetiltedLogMass._slope(ctx), None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        return (tangents[0] * _RetiltedLogMass._slope(ctx)).sum(-1)
 
 
 def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> Tensor:
@@ -70,15 +85,10 @@ def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> T
     possible = (total >= 0) & (total <= group_sizes.sum(-1))
     total = torch.where(possible, total, 0.0)
     tilt = log_tilt(log_odds.detach(), group_sizes, total)
-    tilted = log_odds + tilt.unsqueeze(-1)
-    divergence = (group_sizes * bernoulli_kl(tilted, log_odds)).sum(-1)
-    value = log_mass(tilted, group_sizes, total) - divergence + surplus(tilted, group_sizes, total) * tilt
-    return torch.where(possible, value, -torch.inf)
+    return torch.where(possible, _RetiltedLogMass.of(log_odds, group_sizes, total, tilt), -torch.inf)
 
 
-class _Mean(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _Mean(ClosedForm):
     @staticmethod
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         average = _evaluate("mean", log_odds, group_sizes, draws)
@@ -86,37 +96,25 @@ class _Mean(torch.autograd.Function):
         return torch.where(n <= 0, 0.0, torch.where(n >= group_sizes.sum(-1, keepdim=True), group_sizes, average))
 
     @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
-
-    @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
         log_odds, group_sizes, draws = ctx.saved_tensors
         return covariance_product(log_odds, group_sizes, draws, grads[0]), None, None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
         log_odds, group_sizes, draws = ctx.saved_tensors
         return covariance_product(log_odds, group_sizes, draws, tangents[0])
 
 
 def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """E[X], each entry relatively accurate; its Jacobian is the covariance."""
-    return cast(Tensor, _Mean.apply(*_aligned(log_odds, group_sizes, draws)))
+    return _Mean.of(*_aligned(log_odds, group_sizes, draws))
 
 
-class _MeanShift(torch.autograd.Function):
-    generate_vmap_rule = True
-
+class _MeanShift(ClosedForm):
     @staticmethod
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         return _evaluate("mean_shift", log_odds, group_sizes, draws)
-
-    @staticmethod
-    def setup_context(ctx: FunctionCtx, inputs: tuple[Any, ...], output: Tensor) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
 
     @staticmethod
     def _product(ctx: Any, vector: Tensor) -> Tensor:
@@ -129,13 +127,13 @@ class _MeanShift(torch.autograd.Function):
         return _MeanShift._product(ctx, grads[0]), None, None
 
     @staticmethod
-    def jvp(ctx: Any, *tangents: Tensor) -> Tensor:
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
         return _MeanShift._product(ctx, tangents[0])
 
 
 def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """E[X | S = n] - E[X], what conditioning on the sum does to the mean, without the cancellation of the two."""
-    return cast(Tensor, _MeanShift.apply(*_aligned(log_odds, group_sizes, draws)))
+    return _MeanShift.of(*_aligned(log_odds, group_sizes, draws))
 
 
 def _centred(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

@@ -1,0 +1,42 @@
+"""Functions whose derivatives are known in closed form, to any order, in reverse and in forward mode."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any, cast
+
+import torch
+from torch import Tensor
+
+
+class ClosedForm(torch.autograd.Function):
+    """A function that saves its operands and differentiates by its own formulas, which are differentiable in turn.
+
+    A subclass defines `forward(*operands)`, `backward(ctx, grad)` and, for forward mode, `tangent(ctx, *tangents)`.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        raise NotImplementedError
+
+    @classmethod
+    def of(cls, *operands: Tensor) -> Tensor:
+        # torch.compile does not trace functions that have a forward mode, so only eager evaluation has one.
+        function = cls if torch.compiler.is_compiling() else _with_forward_mode(cls)
+        return cast(Tensor, function.apply(*operands))
+
+
+@functools.cache
+def _with_forward_mode(function: type[ClosedForm]) -> type[ClosedForm]:
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.save_for_backward(*inputs)
+        ctx.save_for_forward(*inputs)
+
+    methods = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(function.tangent)}
+    return type(function.__name__, (function,), methods)
