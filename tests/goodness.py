@@ -137,7 +137,7 @@ class Fit:
 
     def __init__(self, law: Law, pairs: Sequence[tuple[int, int]] | None = None) -> None:
         groups = range(len(law.groups))
-        adjacent = [*zip(groups[:-1], groups[1:], strict=True), *([(0, groups[-1])] if len(groups) > 2 else [])]
+        adjacent = [*itertools.pairwise(groups), *([(0, groups[-1])] if len(groups) > 2 else [])]
         self.law, self.total = law, 0
         self.pairs = pairs if pairs is not None else list(itertools.combinations(groups, 2)) if len(groups) <= 6 else adjacent
         self.marginals = [law.marginal(j) for j in groups]

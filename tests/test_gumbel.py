@@ -16,7 +16,7 @@ from diffurn import FisherHypergeometric, GumbelSoftmax
 from urns import URNS, Urn
 
 SIZES, DRAWS = (200, 200, 200), 180
-SEEDS, DRAWS_PER_SEED = 100, 2_000
+SEEDS, DRAWS_PER_SEED = 100, 1_000
 # 300 tests at level 0.05: more than 37 rejections happen by chance once in 100 000 runs.
 MOST_REJECTIONS = int(stats.binom.isf(1e-5, 3 * SEEDS, 0.05))
 
@@ -65,7 +65,7 @@ def test_exact_chain_draws_from_the_exact_law(device: torch.device) -> None:
     assert rejections(urn.rsample(shape).cpu().numpy(), theirs) <= MOST_REJECTIONS
 
 
-@pytest.mark.parametrize(("second_weight", "mean", "distance"), [(2.0, 49.0, 0.08), (5.0, 32.5, 0.37), (10.0, 21.3, 0.58)])
+@pytest.mark.parametrize(("second_weight", "mean", "distance"), [(2.0, 49.0, 0.077), (5.0, 32.5, 0.360), (10.0, 21.3, 0.582)])
 def test_merged_chain_is_known_not_to_be_fishers_law(second_weight: float, mean: float, distance: float, device: torch.device) -> None:
     """Class 1 in fixed order: what the paper's merge does to the law, so that nobody takes one for the other."""
     urn = paper_urn(second_weight, device, conditionals="merged")
