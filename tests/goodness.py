@@ -7,7 +7,7 @@ P(X_j = x) ∝ f_j(x) g(n - x), and likewise for pairs. The f come from the rati
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,8 +40,10 @@ class Mass:
         return np.where(inside, self.mass[np.where(inside, counts - self.lowest, 0)], 0.0)
 
     def __add__(self, other: Mass) -> Mass:
-        """The sum of two independent counts; all terms are positive, so that small masses are as accurate as large ones."""
-        return Mass(self.lowest + other.lowest, np.convolve(self.mass, other.mass))
+        """The sum of two independent counts; all terms are positive, so that small masses, down to 1e-60, are as accurate as large ones."""
+        mass = np.convolve(self.mass, other.mass)
+        likely = np.flatnonzero(mass > 1e-60)
+        return Mass(self.lowest + other.lowest + int(likely[0]), mass[likely[0] : likely[-1] + 1])
 
 
 def binomial(size: int, log_odds: float) -> Mass:
@@ -132,35 +134,40 @@ def chi_square_p_value(observed: Counts, probabilities: Array) -> float:
     return min(1.0, 2 * min(misfit, too_many))
 
 
-class Fit:
-    """Draws of one urn, counted by bins of single groups and of pairs."""
+class Yardstick:
+    """Bins of every group of an urn and of pairs of groups, with their exact probabilities.
 
-    def __init__(self, law: Law, pairs: Sequence[tuple[int, int]] | None = None) -> None:
-        groups = range(len(law.groups))
-        adjacent = [*itertools.pairwise(groups), *([(0, groups[-1])] if len(groups) > 2 else [])]
-        self.law, self.total = law, 0
-        self.pairs = pairs if pairs is not None else list(itertools.combinations(groups, 2)) if len(groups) <= 6 else adjacent
-        self.marginals = [law.marginal(j) for j in groups]
-        self.labels = [quantile_bins(marginal.mass, MARGINAL_BINS) for marginal in self.marginals]
-        self.pair_labels = [quantile_bins(marginal.mass, PAIR_BINS) for marginal in self.marginals]
-        self.single = [np.zeros(labels.max() + 1, dtype=np.int64) for labels in self.labels]
-        self.double = [np.zeros([self.pair_labels[j].max() + 1 for j in pair], dtype=np.int64) for pair in self.pairs]
+    All pairs if there are few groups, else those of neighbours and of the two ends.
+    """
 
-    def add(self, counts: Counts) -> None:
-        """Counts, (number, c)."""
-        places = [column - marginal.lowest for column, marginal in zip(np.ascontiguousarray(counts.T), self.marginals, strict=True)]
-        for place, marginal in zip(places, self.marginals, strict=True):
-            assert place.min() >= 0, "a count far below all likely ones"
-            assert place.max() < len(marginal.mass), "a count far above all likely ones"
-        for place, labels, seen in zip(places, self.labels, self.single, strict=True):
-            seen += np.bincount(labels[place], minlength=len(seen))
+    def __init__(self, urn: Urn) -> None:
+        law, groups = Law(urn), range(urn.groups)
+        neighbours = [*itertools.pairwise(groups), *([(0, groups[-1])] if urn.groups > 2 else [])]
+        self.pairs = list(itertools.combinations(groups, 2)) if urn.groups <= 6 else neighbours
+        marginals = [law.marginal(j) for j in groups]
+        self.ranges = [(marginal.lowest, marginal.lowest + len(marginal.mass)) for marginal in marginals]
+        self.labels = [quantile_bins(marginal.mass, MARGINAL_BINS) for marginal in marginals]
+        self.pair_labels = [quantile_bins(marginal.mass, PAIR_BINS) for marginal in marginals]
+        self.single = [np.bincount(labels, marginal.mass) for labels, marginal in zip(self.labels, marginals, strict=True)]
+        self.double = [law.pair(i, j, self.pair_labels[i], self.pair_labels[j]) for i, j in self.pairs]
+
+    def p_values(self, batches: Iterable[Counts]) -> list[float]:
+        """One per group, one per pair of groups; a batch has the shape (number, c)."""
+        observed = [np.zeros(expected.shape, dtype=np.int64) for expected in (*self.single, *self.double)]
+        for batch in batches:
+            for total, seen in zip(observed, self._count(batch), strict=True):
+                total += seen
+        return [chi_square_p_value(*both) for both in zip(observed, [*self.single, *self.double], strict=True)]
+
+    def _count(self, batch: Counts) -> Iterator[Counts]:
+        places = []
+        for column, (lowest, end) in zip(np.ascontiguousarray(batch.T), self.ranges, strict=True):
+            assert lowest <= column.min(), "a count far below all likely ones"
+            assert column.max() < end, "a count far above all likely ones"
+            places.append(column - lowest)
+        for place, labels, expected in zip(places, self.labels, self.single, strict=True):
+            yield np.bincount(labels[place], minlength=len(expected))
         coarse = [labels[place] for place, labels in zip(places, self.pair_labels, strict=True)]
-        for (i, j), seen in zip(self.pairs, self.double, strict=True):
-            seen += np.bincount(coarse[i] * seen.shape[1] + coarse[j], minlength=seen.size).reshape(seen.shape)
-        self.total += len(counts)
-
-    def p_values(self) -> list[float]:
-        """One per group, one per pair of groups."""
-        expected = [np.bincount(labels, m.mass) for labels, m in zip(self.labels, self.marginals, strict=True)]
-        expected += [self.law.pair(i, j, self.pair_labels[i], self.pair_labels[j]) for i, j in self.pairs]
-        return [chi_square_p_value(*both) for both in zip([*self.single, *self.double], expected, strict=True)]
+        for (i, j), expected in zip(self.pairs, self.double, strict=True):
+            cells = coarse[i] * expected.shape[1] + coarse[j]
+            yield np.bincount(cells, minlength=expected.size).reshape(expected.shape)

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from diffurn.exact.binomial import binomial_log_pmf
-from diffurn.exact.law import log_mass_anywhere
+from diffurn.exact.law import log_mass_anywhere, log_masses_near
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.tilt import log_tilt
 
@@ -51,6 +51,8 @@ def conditional(
     """
     n, later = draws_left.detach(), later_sizes.sum(-1)
     highest_possible = torch.minimum(n, size)
+    tilt = _log_tilt_of_all(log_odds.detach(), size, later_log_odds.detach(), later_sizes, n)
+    log_odds, later_log_odds = log_odds + tilt, later_log_odds + tilt.unsqueeze(-1)
     lowest, width = _window(log_odds.detach(), size, later_log_odds.detach(), later_sizes, n, nats)
     steps = torch.arange(width, dtype=log_odds.dtype, device=log_odds.device)
     x = lowest.unsqueeze(-1) + steps
@@ -60,7 +62,11 @@ def conditional(
     if later_sizes.shape[-1] == 1:  # two groups: an exponential family in one parameter
         log_weights = _log_coefficients(x, possible, size, later, n) + steps * (log_odds - later_log_odds.squeeze(-1)).unsqueeze(-1)
     else:
-        rest = log_mass_anywhere(later_log_odds.unsqueeze(-2), later_sizes.unsqueeze(-2), left_over)
+        # Within 40 nats of the peak one set of nodes gives all counts; a hot softmax looks deeper, into tails that each need their own.
+        if nats <= 40:
+            rest = log_masses_near(later_log_odds, later_sizes, left_over)
+        else:
+            rest = log_mass_anywhere(later_log_odds.unsqueeze(-2), later_sizes.unsqueeze(-2), left_over)
         log_weights = binomial_log_pmf(x, size.unsqueeze(-1), log_odds.unsqueeze(-1)) + rest
     if draws_left.requires_grad:
         if later_sizes.shape[-1] == 1:
@@ -71,19 +77,22 @@ def conditional(
     return Conditional(lowest, torch.where(possible, log_weights, -torch.inf))
 
 
+def _log_tilt_of_all(log_odds: Tensor, size: Tensor, later_log_odds: Tensor, later_sizes: Tensor, draws_left: Tensor) -> Tensor:
+    odds, sizes = torch.cat([log_odds.unsqueeze(-1), later_log_odds], -1), torch.cat([size.unsqueeze(-1), later_sizes], -1)
+    return log_tilt(odds, sizes, draws_left)
+
+
 def _window(
     log_odds: Tensor, size: Tensor, later_log_odds: Tensor, later_sizes: Tensor, draws_left: Tensor, nats: float
 ) -> tuple[Tensor, int]:
-    """The lowest count of each row's window and the common width."""
-    odds, sizes = torch.cat([log_odds.unsqueeze(-1), later_log_odds], -1), torch.cat([size.unsqueeze(-1), later_sizes], -1)
-    odds = odds + log_tilt(odds, sizes, draws_left).unsqueeze(-1)
-    p = torch.sigmoid(odds)
-    variance = sizes * p * torch.sigmoid(-odds)
-    narrower = torch.minimum(variance[..., 0], variance[..., 1:].sum(-1))
+    """The lowest count of each row's window and the common width, from tilted log-odds."""
+    mean = size * torch.sigmoid(log_odds)
+    later_variance = (later_sizes * torch.sigmoid(later_log_odds) * torch.sigmoid(-later_log_odds)).sum(-1)
+    narrower = torch.minimum(mean * torch.sigmoid(-log_odds), later_variance)
     # Tails are bounded relative to one, the window is wanted relative to the peak, which is about 0.4/σ.
     reach = half_width(narrower, nats + 2 + 0.5 * torch.log1p(narrower)) + 2
-    lowest = torch.floor(size * p[..., 0] - reach).maximum(draws_left - later_sizes.sum(-1)).clamp(min=0)
-    highest = torch.ceil(size * p[..., 0] + reach).minimum(torch.minimum(draws_left, size))
+    lowest = torch.floor(mean - reach).maximum(draws_left - later_sizes.sum(-1)).clamp(min=0)
+    highest = torch.ceil(mean + reach).minimum(torch.minimum(draws_left, size))
     return lowest, int((highest - lowest).max()) + 1 if lowest.numel() else 1
 
 

@@ -7,6 +7,7 @@ to n by `log_tilt`.
 
 from __future__ import annotations
 
+import math
 from typing import Any, cast
 
 import torch
@@ -17,6 +18,8 @@ from diffurn.exact.binomial import bernoulli_kl
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.quadrature import NODES, Quadrature
 from diffurn.exact.tilt import log_tilt, surplus
+
+_NOISE = math.exp(-36)
 
 
 def _evaluate(method: str, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
@@ -86,6 +89,39 @@ def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> T
     total = torch.where(possible, total, 0.0)
     tilt = log_tilt(log_odds.detach(), group_sizes, total)
     return torch.where(possible, _RetiltedLogMass.of(log_odds, group_sizes, total, tilt), -torch.inf)
+
+
+class _LogMassesNear(ClosedForm):
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets: Tensor) -> Tensor:
+        return torch.log(_masses_near(log_odds, group_sizes, centre, offsets))
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        def slopes(log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets: Tensor, grad: Tensor) -> Tensor:
+            nodes = Quadrature.build(log_odds, group_sizes, centre, span=2)
+            mass = nodes.mass_at(offsets)
+            return nodes.slope_of_mass_at(offsets, torch.where(mass > _NOISE, grad / mass.clamp(min=_NOISE), 0.0))
+
+        work = NODES[2] * max(grads[0].shape[-1], ctx.saved_tensors[0].shape[-1])
+        return in_chunks(slopes, *ctx.saved_tensors, grads[0], events=(1, 1, 0, 1, 1), work=work), None, None, None
+
+
+def _masses_near(log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets: Tensor) -> Tensor:
+    def masses(log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets: Tensor) -> Tensor:
+        return Quadrature.build(log_odds, group_sizes, centre, span=2).mass_at(offsets).clamp(min=_NOISE)
+
+    work = NODES[2] * max(offsets.shape[-1], log_odds.shape[-1])
+    return in_chunks(masses, log_odds, group_sizes, centre, offsets, events=(1, 1, 0, 1), work=work)
+
+
+def log_masses_near(log_odds: Tensor, group_sizes: Tensor, totals: Tensor) -> Tensor:
+    """log P(S = total) for many totals ``(..., W)`` at once, from one set of nodes around the mean of S.
+
+    Accurate absolutely: masses below e^-36 are noise and returned as that. Where tails matter, use `log_mass_anywhere`.
+    """
+    centre = torch.round(surplus(log_odds.detach(), group_sizes, torch.zeros_like(totals[..., 0])))
+    return _LogMassesNear.of(log_odds, group_sizes, centre, totals - centre.unsqueeze(-1))
 
 
 class _Mean(ClosedForm):

@@ -85,10 +85,19 @@ class Quadrature:
         """P(S = n)."""
         return (self.amplitude * torch.cos(self.phase)).sum(-1)
 
+    def _phase_at(self, offsets: Tensor) -> Tensor:
+        return self.phase.unsqueeze(-2) - offsets.unsqueeze(-1) * self.theta.unsqueeze(-2)
+
     def mass_at(self, offsets: Tensor) -> Tensor:
         """P(S = n + offset) for offsets ``(..., G)``; accurate absolutely, and meant for `span` = 2."""
-        phase = self.phase.unsqueeze(-2) - offsets.unsqueeze(-1) * self.theta.unsqueeze(-2)
-        return (self.amplitude.unsqueeze(-2) * torch.cos(phase)).sum(-1).clamp(min=0)
+        return (self.amplitude.unsqueeze(-2) * torch.cos(self._phase_at(offsets))).sum(-1).clamp(min=0)
+
+    def slope_of_mass_at(self, offsets: Tensor, vector: Tensor) -> Tensor:
+        """Σ_g vector_g ∂P(S = n + offset_g) / ∂ log_odds, shape ``(..., c)``, in O(G + c)."""
+        phase = self._phase_at(offsets)
+        real, imaginary = ((vector.unsqueeze(-2) @ part(phase)) * self.amplitude.unsqueeze(-2) for part in (torch.cos, torch.sin))
+        dr, di = self._slopes()
+        return self.group_sizes * self.p * self.q * (real * dr - imaginary * di).sum(-1)
 
     def _measure(self) -> tuple[Tensor, Tensor]:
         """The complex measure ζ on the nodes, of total (real) mass one, under which node means average to E[· | S = n]."""

@@ -1,0 +1,622 @@
+"""Draws: always possible, and of exactly the right law.
+
+Chi-square tests look at single groups and at pairs, in both sampling regimes and both dtypes. They cannot see a bias much below a percent,
+so the laws that the samplers' own tables and acceptance ratios imply are also computed, without chance, and compared with the exact one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy import special, stats
+from torch import Tensor
+
+import oracles
+from diffurn import FisherHypergeometric
+from diffurn.exact import TiltedUrn, rejection, sampling
+from diffurn.exact.lookup import Lookup
+from diffurn.exact.rejection import draw_by_rejection
+from diffurn.exact.sampling import _table_cells
+from diffurn.exact.tree import Split, Tree
+from goodness import Law, Mass, Yardstick, binomial, chi_square_p_value, tilted_log_odds
+from urns import NEVER, SMALL, URNS, Urn, by_name, support_size
+
+DRAWS = 100_000
+MOST_CELLS = 1 << 20  # of the tables a test builds
+LARGEST_FLOAT32 = 2**24  # the largest count up to which float32 holds every integer
+
+# The seeds are fixed, so a test that passes always passes. With a fresh seed and a right sampler, this is the probability that any test of
+# this file fails: it is shared out evenly among the CASES (counted where they are listed) and within a case among its p-values.
+FALSE_ALARM = 1e-4
+
+
+def distribution(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64, copies: tuple[int, ...] = ()) -> FisherHypergeometric:
+    log_weights = torch.tensor(urn.log_weights, dtype=dtype, device=device).repeat(*copies, 1)
+    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+
+
+def tilted(urn: Urn, device: torch.device) -> TiltedUrn:
+    return distribution(urn, device).tilted
+
+
+def cells_of(urn: TiltedUrn) -> float:
+    return _table_cells(urn.log_odds.reshape(1, -1), urn.group_sizes.reshape(1, -1))
+
+
+def by_tree(urn: TiltedUrn, number: int) -> Tensor:
+    return Tree.build(*urn).draw(number)
+
+
+def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
+    return draw_by_rejection(*(operand.expand(number, *operand.shape) for operand in urn))
+
+
+def assert_possible(counts: Tensor, urn: Urn) -> None:
+    """Integers, 0 ≤ x ≤ m, Σx = n, and nothing of a group of weight zero."""
+    assert counts.shape[-1] == urn.groups
+    whole = counts.detach().to(torch.int64)
+    assert (whole == counts).all(), "not integers"
+    assert (whole >= 0).all()
+    assert (whole <= torch.tensor(urn.drawable, device=counts.device)).all()
+    assert (whole.sum(-1) == urn.draws).all()
+
+
+TABLED = tuple(urn for urn in URNS if cells_of(tilted(urn, torch.device("cpu"))) <= MOST_CELLS)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Every draw is possible
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("urn", URNS, ids=str)
+def test_the_tilt_makes_the_draws_typical(urn: Urn, device: torch.device) -> None:
+    """Any tilt gives the right law, but unless the proposed counts sum to about n, rejection never ends."""
+    log_odds, group_sizes, draws = tilted(urn, device)
+    p = torch.sigmoid(log_odds)
+    deviation = (group_sizes * p * (1 - p)).sum().sqrt()
+    assert ((group_sizes * p).sum() - draws).abs() <= 0.51 + 3 * deviation
+
+
+@pytest.mark.parametrize("urn", URNS, ids=str)
+def test_every_draw_by_rejection_is_possible(urn: Urn, device: torch.device) -> None:
+    assert_possible(by_rejection(tilted(urn, device), max(20, 2000 // urn.groups)), urn)
+
+
+@pytest.mark.parametrize("urn", TABLED, ids=str)
+def test_every_draw_from_tables_is_possible(urn: Urn, device: torch.device) -> None:
+    assert_possible(by_tree(tilted(urn, device), 2000), urn)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize("urn", URNS, ids=str)
+def test_every_draw_of_the_distribution_is_possible(urn: Urn, dtype: torch.dtype, device: torch.device) -> None:
+    if dtype == torch.float32 and urn.draws > LARGEST_FLOAT32:
+        with pytest.raises(ValueError, match="float64"):
+            distribution(urn, device, dtype).sample()
+        return
+    for number in (20, 2000 // urn.groups):  # few draws and many: tables pay for themselves or not
+        counts = distribution(urn, device, dtype).sample((number,))
+        assert counts.dtype == dtype
+        assert_possible(counts, urn)
+    counts = distribution(urn, device, dtype, copies=(5, 2)).rsample()
+    assert counts.dtype == dtype
+    assert_possible(counts, urn)
+
+
+@pytest.mark.parametrize("number", [1, 3000], ids=["one-draw-each", "many-draws-each"])
+@pytest.mark.parametrize("groups", [1, 2, 3, 20])
+def test_urns_of_one_batch_do_not_mix(groups: int, number: int, device: torch.device) -> None:
+    """Urns from no balls to ten billion side by side: what is drawn of one must fit that one."""
+    urns = [urn for urn in (URNS if number == 1 else TABLED) if urn.groups == groups]
+    assert len(urns) >= 3
+    sizes, draws = torch.tensor([urn.group_sizes for urn in urns], device=device), [urn.draws for urn in urns]
+    log_weights = torch.tensor([urn.log_weights for urn in urns], device=device)
+    counts = FisherHypergeometric(sizes, torch.tensor(draws, device=device), log_weights=log_weights).sample((number,))
+    assert counts.shape == (number, len(urns), groups)
+    for urn, own in zip(urns, counts.unbind(1), strict=True):
+        assert_possible(own, urn)
+
+
+@pytest.mark.parametrize("urn", [urn for urn in URNS if NEVER in urn.log_weights], ids=str)
+def test_groups_of_weight_zero_are_never_drawn(urn: Urn, device: torch.device) -> None:
+    """Also when the zero is given as a weight, as in `weights=[1, 0]`."""
+    weights = torch.tensor(urn.log_weights, device=device).exp()
+    counts = FisherHypergeometric(urn.group_sizes, urn.draws, weights=weights).sample((10_000,))
+    assert (counts[:, weights == 0] == 0).all()
+    assert_possible(counts, urn)
+
+
+@st.composite
+def urns_of_any_kind(draw: st.DrawFn) -> Urn:
+    groups = draw(st.integers(1, 6))
+    sizes = draw(st.lists(st.integers(0, 30), min_size=groups, max_size=groups))
+    log_weight = st.floats(-300.0, 300.0) | st.floats(-3.0, 3.0) | st.just(NEVER)
+    urn = Urn("drawn", tuple(sizes), 0, tuple(draw(st.lists(log_weight, min_size=groups, max_size=groups))))
+    return replace(urn, draws=draw(st.integers(0, sum(urn.drawable))))
+
+
+@given(urn=urns_of_any_kind())
+def test_no_urn_gives_an_impossible_draw(urn: Urn, device: torch.device) -> None:
+    parameters = tilted(urn, device)
+    assert_possible(by_tree(parameters, 100), urn)
+    assert_possible(by_rejection(parameters, 50), urn)
+    assert_possible(distribution(urn, device).sample((2,)), urn)
+    assert_possible(distribution(urn, device, torch.float32).sample((2,)), urn)
+
+
+@pytest.mark.parametrize("impossible", [0, 1], ids=["all-possible", "ends-impossible"])
+@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-53], ids=["smallest", "largest"])
+@pytest.mark.parametrize("rows", [1, 2, 3, 1000])
+def test_the_ends_of_the_unit_interval_find_possible_columns(
+    rows: int, uniform: float, impossible: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """u + row rounds up to row + 1 once in 2⁵³ draws, or somewhat more often; even then the answer is a column of positive mass."""
+    mass = torch.rand(rows, 7, device=device)
+    mass[:, :impossible] = mass[:, 7 - impossible :] = 0.0
+    lookup = Lookup.build(mass)
+    monkeypatch.setattr(torch, "rand", lambda shape, dtype, device: torch.full(shape, uniform, dtype=dtype, device=device))
+    columns = lookup.draw(torch.arange(rows, device=device))
+    assert (columns == (impossible if uniform == 0.0 else 6 - impossible)).all()
+
+
+def test_look_ups_invert_their_tables(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Guided by pigeonholes or not, a uniform number u must find the first column whose cumulated probability exceeds it."""
+    mass = torch.rand(40, 50, device=device) ** 30 * (torch.rand(40, 50, device=device) < 0.7)  # steep, and with gaps
+    mass[:, 17] += 1e-3
+    lookup = Lookup.build(mass)
+    steps = lookup.steps.reshape(40, 50)
+    on_steps = (steps - torch.arange(40, device=device).unsqueeze(-1)).clamp(max=0.999)
+    uniform = torch.cat([torch.rand(40, 2000, device=device), on_steps], 1).flatten()
+    row = torch.arange(40, device=device).repeat_interleave(2050)
+    monkeypatch.setattr(torch, "rand", lambda shape, dtype, device: uniform)
+    assert torch.equal(lookup.draw(row), (steps[row] <= (uniform + row).unsqueeze(-1)).sum(-1))
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# The law that a sampler's own numbers imply, without chance
+# --------------------------------------------------------------------------------------------------------------------------------
+
+LARGEST_DISTANCE = 1e-10  # in total variation
+FEW_OUTCOMES = tuple(urn for urn in SMALL if support_size(urn) <= 800)
+MEDIUM = (
+    by_name("paper-200x3-odds-10"),
+    Urn("2000x3", (2000, 2000, 2000), 2300, (0.0, 1.3, -0.6)),
+    Urn("20000x3", (20_000, 20_000, 20_000), 23_000, (0.0, 1.3, -0.6)),  # nearly as many cells as the distribution ever builds
+)
+
+
+def conditional_probabilities(split: Split) -> np.ndarray:
+    """P(left = lowest_left + column | total = lowest_total + row), as the table at a split has it."""
+    lookup = split.lookup
+    steps = lookup.steps.cpu().numpy().reshape(lookup.rows, lookup.columns) - np.arange(lookup.rows)[:, None]
+    return np.diff(steps, axis=1, prepend=0.0)
+
+
+def splits(node: Split | None, first: int = 0) -> Iterator[tuple[Split, range, range]]:
+    """All splits, the topmost first, with the groups to their left and to their right."""
+    if node is not None:
+        middle = first + leaves(node.left)
+        yield node, range(first, middle), range(middle, middle + leaves(node.right))
+        yield from splits(node.left, first)
+        yield from splits(node.right, middle)
+
+
+def leaves(node: Split | None) -> int:
+    return 1 if node is None else leaves(node.left) + leaves(node.right)
+
+
+def outcomes_and_probabilities(urn: Urn) -> tuple[np.ndarray, np.ndarray]:
+    """From the oracle, to 60 digits."""
+    listed = oracles.enumeration(urn)
+    return np.array(listed.outcomes).reshape(-1, urn.groups), np.array([float(p) for p in listed.probabilities])
+
+
+@pytest.mark.parametrize("urn", FEW_OUTCOMES, ids=str)
+def test_tables_imply_the_enumerated_law(urn: Urn, device: torch.device) -> None:
+    outcomes, exact = outcomes_and_probabilities(urn)
+    implied = np.ones(len(outcomes))
+    for split, left_groups, right_groups in splits(Tree.build(*tilted(urn, device)).root):
+        left = outcomes[:, left_groups].sum(1)
+        row, column = left + outcomes[:, right_groups].sum(1) - split.lowest_total, left - split.lowest_left
+        table = conditional_probabilities(split)
+        known = (row >= 0) & (row < table.shape[0]) & (column >= 0) & (column < table.shape[1])
+        implied *= np.where(known, table[np.where(known, row, 0), np.where(known, column, 0)], 0.0)
+    distance = 0.5 * (np.abs(implied - exact).sum() + abs(1 - implied.sum()))  # what is missing went to impossible outcomes
+    assert distance <= LARGEST_DISTANCE
+
+
+def distance_of_tables(urn: Urn, tree: Tree) -> float:
+    """A bound on the total variation: Σ over the splits of E[distance between conditional laws], the totals having their exact law."""
+    groups = [binomial(m, eta) for m, eta in zip(urn.drawable, tilted_log_odds(urn), strict=True)]
+    totals = {range(urn.groups): Mass(urn.draws, np.ones(1))}  # P(total of a node), given n at the root
+    distance = 0.0
+    for split, left_groups, right_groups in splits(tree.root):
+        left, right = (sum((groups[j] for j in chosen), start=Mass(0, np.ones(1))) for chosen in (left_groups, right_groups))
+        node = totals.pop(range(left_groups.start, right_groups.stop))
+        table = conditional_probabilities(split)
+        of_left, of_right = np.zeros(len(left.mass)), np.zeros(len(right.mass))
+        for count, probability in zip(node.counts, node.mass, strict=True):
+            if probability < 1e-25:
+                continue
+            exact = left.mass * right.at(count - left.counts)
+            exact *= probability / exact.sum()
+            of_left += exact
+            right_counts = count - left.counts - right.lowest
+            possible = exact > 0
+            of_right[right_counts[possible]] += exact[possible]
+            row = count - split.lowest_total
+            known = 0 <= row < len(table)
+            implied = probability * Mass(split.lowest_left, table[row]).at(left.counts) if known else np.zeros_like(exact)
+            distance += 0.5 * (np.abs(implied - exact).sum() + abs(probability - implied.sum()))
+        totals |= {left_groups: Mass(left.lowest, of_left), right_groups: Mass(right.lowest, of_right)}
+    return float(distance)
+
+
+@pytest.mark.parametrize("urn", [*MEDIUM, *TABLED], ids=str)
+def test_tables_imply_the_exact_conditionals(urn: Urn, device: torch.device) -> None:
+    assert distance_of_tables(urn, Tree.build(*tilted(urn, device))) <= LARGEST_DISTANCE
+
+
+class EveryProposal:
+    """Stands in for chance in the rejection sampler: row i is proposed the i-th of all possible counts.
+
+    The uniform number that decides is `luck` times the acceptance probability, which is written down as is that of the proposal: with luck
+    just below one whatever can be is accepted, just above one nothing is. Rows left over then get anything that ends the loop.
+    """
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, luck: float) -> None:
+        self.luck = luck
+        self.log_masses: list[Tensor] = []  # of the group that decides: of its peak, then of what is left for it
+        original = rejection.binomial_log_pmf
+
+        def recorded(*arguments: Tensor) -> Tensor:
+            self.log_masses.append(original(*arguments))
+            return self.log_masses[-1]
+
+        monkeypatch.setattr(rejection, "binomial_log_pmf", recorded)
+        monkeypatch.setattr(torch, "binomial", self.propose)
+        monkeypatch.setattr(torch, "rand_like", self.decide)
+
+    def decide(self, like: Tensor) -> Tensor:
+        if len(self.log_masses) > 2:
+            return torch.zeros_like(like)
+        log_ratio = self.log_masses[1] - self.log_masses[0]
+        return torch.where(log_ratio > -600.0, log_ratio.exp() * self.luck, 1.0)  # below, exp would underflow
+
+    def propose(self, sizes: Tensor, probabilities: Tensor) -> Tensor:
+        if len(self.log_masses) > 1:
+            return self.proposals[self.log_masses[1].argmax()].expand_as(sizes)
+        self.sizes, self.probabilities = sizes[0].to(torch.int64).tolist(), probabilities[0].tolist()
+        index = np.arange(len(sizes)) % math.prod(size + 1 for size in self.sizes)
+        counts = np.stack(np.unravel_index(index, [size + 1 for size in self.sizes]), 1)
+        self.proposals = torch.tensor(counts, dtype=sizes.dtype, device=sizes.device)
+        return self.proposals
+
+    def proposed_and_accepted(self) -> np.ndarray:
+        """The probability of each row's proposal, times that of its acceptance; rows after the last proposal are repetitions."""
+        different, peak = math.prod(size + 1 for size in self.sizes), self.log_masses[0]
+        accepted = (self.log_masses[1] - peak).clamp(max=0.0).exp().cpu().numpy()  # a ratio above one cannot accept more than always
+        proposed = np.ones(different)
+        for column, size, p in zip(self.proposals[:different].cpu().numpy().T, self.sizes, self.probabilities, strict=True):
+            proposed *= binomial(size, float(special.logit(p))).at(column.astype(np.int64)) if size else 1.0
+        return proposed * accepted[:different]
+
+
+def number_of_proposals(urn: Urn) -> int:
+    """At most, whichever group decides."""
+    return math.prod(m + 1 for m in urn.group_sizes) // (min(urn.group_sizes) + 1)
+
+
+PROPOSABLE = [urn for urn in (*FEW_OUTCOMES, MEDIUM[0]) if urn.groups * number_of_proposals(urn) <= 1 << 18]  # tried in one go
+
+
+@pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
+def test_acceptance_implies_the_exact_law(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """∏ Bin(proposed) · min(1, Bin(left)/Bin(peak)), normalised: wrong if, for one, the peak is not the largest mass."""
+    proposals = EveryProposal(monkeypatch, luck=1 - 1e-9)
+    counts = by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32)).to(torch.int64).cpu().numpy()
+    weights = proposals.proposed_and_accepted()
+    implied: dict[tuple[int, ...], float] = {}
+    for outcome, weight in zip(map(tuple, counts.tolist()), weights / weights.sum(), strict=False):
+        implied[outcome] = implied.get(outcome, 0.0) + weight
+    exact = exact_probabilities(urn, np.array(list(implied)))
+    assert 0.5 * (np.abs(np.array(list(implied.values())) - exact).sum() + abs(1 - exact.sum())) <= LARGEST_DISTANCE
+
+
+@pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
+def test_nothing_is_accepted_more_often(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Than Bin(left)/Bin(peak), which the test above took the acceptance probability to be."""
+    proposals = EveryProposal(monkeypatch, luck=1 + 1e-9)
+    counts = by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32))
+    assert len(proposals.log_masses) > 2, "accepted in the first round"
+    assert (counts == counts[0]).all(), "accepted in the first round"
+
+
+def exact_probabilities(urn: Urn, outcomes: np.ndarray) -> np.ndarray:
+    if urn in FEW_OUTCOMES:
+        return np.exp([float(oracles.enumeration(urn).log_prob(x)) for x in outcomes.tolist()])
+    groups = [binomial(m, eta) for m, eta in zip(urn.drawable, tilted_log_odds(urn), strict=True)]
+    everything = sum(groups, start=Mass(0, np.ones(1)))
+    return np.prod([group.at(x) for group, x in zip(groups, outcomes.T, strict=True)], 0) / everything.at(np.array(urn.draws))
+
+
+@pytest.mark.parametrize("urn", FEW_OUTCOMES, ids=str)
+def test_the_yardstick_is_right(urn: Urn) -> None:
+    """What the chi-square tests below compare with, against the enumeration."""
+    outcomes, exact = outcomes_and_probabilities(urn)
+    law = Law(urn)
+    for j in range(urn.groups):
+        marginal = np.bincount(outcomes[:, j], exact, minlength=urn.group_sizes[j] + 1)
+        assert np.abs(law.marginal(j).at(np.arange(len(marginal))) - marginal).sum() <= 1e-12
+    for i, j in zip(range(urn.groups - 1), range(1, urn.groups), strict=True):
+        parity_i, parity_j = ((law.groups[k].counts % 2).astype(np.int64) for k in (i, j))
+        both_odd = exact[(outcomes[:, i] % 2 == 1) & (outcomes[:, j] % 2 == 1)].sum()
+        if parity_i.any() and parity_j.any():
+            assert abs(law.pair(i, j, parity_i, parity_j)[1, 1] - both_odd) <= 1e-12
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Draws by chance
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def float32_weights(urn: Urn) -> Urn:
+    """The urn whose log-weights are the nearest in float32, so that one law holds for both dtypes."""
+    return replace(urn, log_weights=tuple(float(np.float32(lw)) for lw in urn.log_weights))
+
+
+FEW_GROUPS = [
+    float32_weights(by_name(name))
+    for name in (
+        # a handful of balls
+        "biasedurn-univariate",
+        "biasedurn-three-colours",
+        "equal-weights-2-5-8-tie",
+        "equal-weights-1x4-tie",
+        "one-draw",
+        "all-but-one",
+        "small-spread2-c6-N2e1-n1e1-19",
+        "small-spread10-c5-N2e1-n1e1-27",
+        # degenerate: all but certain, empty or never-drawn groups, log-weights of ±300
+        "almost-sure-5x3-one-more",
+        "almost-sure-gap-10",
+        "almost-sure-ladder",
+        "almost-sure-1e9-near-poisson",
+        "never-drawn-first",
+        "empty-group-middle",
+        "extreme-common-offset",
+        "subset-spread50-c8-N8e0-n4e0-125",
+        # hundreds and thousands of balls
+        "paper-200x3-odds-2",
+        "paper-200x3-odds-10",
+        "titanic",
+        "medium-spread1-c8-N5e2-n4e2-43",
+        "medium-spread5-c3-N3e3-n8e1-49",
+        "gaps-c10-N9e3-n4e3-148",
+        # up to ten billion
+        "large-spread1-c3-N1e6-n5e5-73",
+        "large-spread1-c3-N1e9-n1e8-74",
+        "large-spread1-c5-N1e9-n1e3-76",
+        "above-int32-few-draws",
+    )
+]
+MILLIONS = [
+    float32_weights(Urn("1e6x2", (10**6,) * 2, 900_000, (0.4, 0.0))),
+    float32_weights(Urn("1e6x3", (10**6,) * 3, 1_100_000, (0.0, 1.2, -0.7))),
+    float32_weights(Urn("1e6x10", (10**6,) * 10, 3_700_000, tuple(0.25 * j - 1.0 for j in range(10)))),
+]
+MANY_GROUPS = [
+    float32_weights(by_name(name))
+    for name in ("subset-spread1-c20-N2e1-n4e0-127", "medium-spread1-c20-N2e3-n5e2-45", "subset-spread3-c50-N5e1-n2e1-129")
+]
+FIFTY = float32_weights(by_name("medium-spread1-c50-N1e4-n6e3-46"))
+THOUSAND = float32_weights(Urn("10x1000", (10,) * 1000, 4321, tuple(np.random.default_rng(1000).normal(0.0, 1.0, 1000).tolist())))
+
+WAYS: dict[str, Callable[[Urn, torch.device], Tensor]] = {
+    "tables": lambda urn, device: by_tree(tilted(urn, device), DRAWS),
+    "rejection": lambda urn, device: by_rejection(tilted(urn, device), DRAWS),
+    "many-draws-float32": lambda urn, device: distribution(urn, device, torch.float32).sample((DRAWS,)),
+    "many-draws-float64": lambda urn, device: distribution(urn, device, torch.float64).rsample((DRAWS,)),
+    "one-draw-each-float32": lambda urn, device: distribution(urn, device, torch.float32, copies=(DRAWS,)).sample(),
+    "one-draw-each-float64": lambda urn, device: distribution(urn, device, torch.float64, copies=(DRAWS,)).sample(),
+}
+
+
+def ways_for(urn: Urn, copies_in_float32: bool) -> list[str]:
+    fits_float32 = urn.draws <= LARGEST_FLOAT32
+    ways = ["rejection", "many-draws-float64", "one-draw-each-float32" if copies_in_float32 and fits_float32 else "one-draw-each-float64"]
+    ways += ["many-draws-float32"] if fits_float32 else []
+    return ways + (["tables"] if cells_of(tilted(urn, torch.device("cpu"))) <= 4 * MOST_CELLS else [])
+
+
+FITTED = [
+    *((urn, way) for i, urn in enumerate(FEW_GROUPS + MILLIONS) for way in ways_for(urn, copies_in_float32=i % 2 == 0)),
+    *((urn, way) for urn in MANY_GROUPS for way in ("tables", "rejection", "many-draws-float32")),
+    *((FIFTY, way) for way in ("tables", "rejection")),
+]
+DIFFERENT_URNS = [(50_000, 1, torch.float32), (50_000, 1, torch.float64), (50, 1000, torch.float32), (50, 1000, torch.float64)]
+CASES = len(FITTED) + 2 + len(DIFFERENT_URNS)  # 2: a thousand groups from tables and by rejection
+
+
+def assert_plausible(p_values: list[float]) -> None:
+    assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
+
+
+@cache
+def yardstick(urn: Urn) -> Yardstick:
+    return Yardstick(urn)
+
+
+@pytest.mark.parametrize(("urn", "way"), FITTED, ids=str)
+def test_single_groups_and_pairs_follow_the_law(urn: Urn, way: str, device: torch.device) -> None:
+    counts = WAYS[way](urn, device)
+    assert counts.shape == (DRAWS, urn.groups)
+    assert_possible(counts, urn)
+    assert_plausible(yardstick(urn).p_values([counts.to(torch.int64).cpu().numpy()]))
+
+
+def test_a_thousand_groups_from_tables_follow_the_law(device: torch.device) -> None:
+    tree = Tree.build(*tilted(THOUSAND, device))
+
+    def batches() -> Iterator[np.ndarray]:  # all draws at once would take a gigabyte
+        for _ in range(DRAWS // 5000):
+            counts = tree.draw(5000)
+            assert_possible(counts, THOUSAND)
+            yield counts.cpu().numpy()
+
+    assert_plausible(yardstick(THOUSAND).p_values(batches()))
+
+
+def test_a_thousand_groups_by_rejection_follow_the_law(device: torch.device) -> None:
+    """Fewer draws, since some thirty proposals of a thousand counts go into each."""
+    counts = by_rejection(tilted(THOUSAND, device), 500)
+    assert_possible(counts, THOUSAND)
+    assert_plausible(yardstick(THOUSAND).p_values([counts.to(torch.int64).cpu().numpy()]))
+
+
+@pytest.mark.parametrize(("urns", "number", "dtype"), DIFFERENT_URNS, ids=str)
+def test_draws_of_many_different_urns_follow_their_laws(urns: int, number: int, dtype: torch.dtype, device: torch.device) -> None:
+    """With V uniform, F(x - 1) + V P(x) is uniform whatever the law, so that urns of all kinds can be tested together.
+
+    Of three groups the first, and the second given the first, say everything; their moments are also compared, which finds a bias that
+    is spread over all bins.
+    """
+    rng = np.random.default_rng(urns)
+    sizes = rng.integers(0, 41, (urns, 3))
+    draws = rng.integers(0, sizes.sum(-1) + 1)
+    log_weights = rng.normal(0.0, 1.5, (urns, 3)).astype(np.float32).astype(float)
+    parameters = (torch.tensor(sizes), torch.tensor(draws), torch.tensor(log_weights, dtype=dtype))
+    group_sizes, number_drawn, of_dtype = (parameter.to(device) for parameter in parameters)
+    counts = FisherHypergeometric(group_sizes, number_drawn, log_weights=of_dtype).sample((number,)).to(torch.int64).cpu().numpy()
+    assert (counts >= 0).all()
+    assert (counts <= sizes).all()
+    assert (counts.sum(-1) == draws).all()
+
+    x = np.arange(41)
+    possible = x <= sizes[..., None]
+    log_terms = np.where(possible, log_comb(sizes[..., None], np.where(possible, x, 0)) + x * log_weights[..., None], -np.inf)
+    terms = np.exp(log_terms - log_terms.max(-1, keepdims=True))  # C(m, x) ω^x, up to a factor
+    last_two = np.zeros((urns, 81))
+    for second in x:
+        last_two[:, second : second + 41] += terms[:, 1, second, None] * terms[:, 2]
+    p_values = []
+    law_of_first = terms[:, 0] * at(last_two, draws[:, None] - x)
+    law_of_first = np.broadcast_to(law_of_first / law_of_first.sum(-1, keepdims=True), (number, urns, 41)).reshape(-1, 41)
+    first, second = counts[..., 0].ravel(), counts[..., 1].ravel()
+    rest = np.broadcast_to(draws, (number, urns)).ravel() - first
+    law_of_second = np.tile(terms[:, 1], (number, 1)) * at(np.tile(terms[:, 2], (number, 1)), rest[:, None] - x)
+    law_of_second /= law_of_second.sum(-1, keepdims=True)
+
+    cells = np.zeros(len(first), dtype=np.int64)
+    for law, count in ((law_of_first, first), (law_of_second, second)):
+        own = np.take_along_axis(law, count[:, None], 1)[:, 0]
+        below = (law * (x < count[:, None])).sum(-1)
+        cells = 20 * cells + np.minimum(20 * (below + rng.random(len(count)) * own), 19).astype(np.int64)
+        deviation = x - (law * x).sum(-1, keepdims=True)
+        variance, fourth = (law * deviation**2).sum(-1), (law * deviation**4).sum(-1)
+        drawn = np.take_along_axis(deviation, count[:, None], 1)[:, 0]
+        p_values.append(two_sided(drawn.sum() / math.sqrt(variance.sum())))
+        p_values.append(two_sided((drawn**2 - variance).sum() / math.sqrt((fourth - variance**2).sum())))
+    p_values.append(chi_square_p_value(np.bincount(cells, minlength=400), np.full(400, 1 / 400)))
+    assert_plausible(p_values)
+
+
+def log_comb(n: np.ndarray, k: np.ndarray) -> np.ndarray:
+    return special.gammaln(n + 1) - special.gammaln(k + 1) - special.gammaln(n - k + 1)
+
+
+def at(values: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Of each row the entries at its indices, zero outside."""
+    inside = (index >= 0) & (index < values.shape[1])
+    return np.where(inside, np.take_along_axis(values, np.where(inside, index, 0), 1), 0.0)
+
+
+def two_sided(standardised: float) -> float:
+    return float(2 * stats.norm.sf(abs(standardised)))
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Seeds, shapes, graphs
+# --------------------------------------------------------------------------------------------------------------------------------
+
+REGIMES = {"tables": ((), (20_000,)), "rejection": ((200,), (3,))}  # copies of the urn and draws of each
+
+
+@pytest.mark.parametrize("regime", REGIMES)
+def test_each_regime_has_its_sampler(regime: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that the tests of this file reach both through the distribution, too."""
+    monkeypatch.setattr(sampling, "draw_by_rejection" if regime == "tables" else "Tree", None)
+    copies, number = REGIMES[regime]
+    assert_possible(distribution(by_name("titanic"), device, copies=copies).sample(number), by_name("titanic"))
+
+
+@pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
+def test_a_seed_decides_all_draws(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+    urn = distribution(by_name("titanic"), device, copies=copies)
+    torch.manual_seed(7)
+    first, next_to_first = urn.sample(number), urn.sample(number)
+    torch.manual_seed(7)
+    again = urn.rsample(number)
+    torch.manual_seed(8)
+    other = urn.sample(number)
+    assert torch.equal(first, again)
+    assert not torch.equal(first, next_to_first)
+    assert not torch.equal(first, other)
+
+
+@pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
+def test_draws_in_a_fork_of_the_generator_leave_it_alone(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+    urn = distribution(by_name("titanic"), device, copies=copies)
+    torch.manual_seed(7)
+    undisturbed = urn.sample(number)
+    torch.manual_seed(7)
+    with torch.random.fork_rng():
+        urn.sample(number)
+    assert torch.equal(urn.sample(number), undisturbed)
+
+
+@pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
+def test_drawing_neither_reads_nor_sets_numpy_randomness(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+    before = np.random.get_state(legacy=False)["state"]["key"].copy()
+    distribution(by_name("titanic"), device, copies=copies).sample(number)
+    assert (np.random.get_state(legacy=False)["state"]["key"] == before).all()
+
+
+@pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
+def test_only_rsample_leaves_a_graph(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+    titanic = by_name("titanic")
+    log_weights = torch.tensor(titanic.log_weights, device=device).repeat(*copies, 1).requires_grad_()
+    urn = FisherHypergeometric(titanic.group_sizes, titanic.draws, log_weights=log_weights)
+    assert not urn.sample(number).requires_grad
+    assert urn.rsample(number).requires_grad
+
+
+@pytest.mark.parametrize("method", ["sample", "rsample"])
+@pytest.mark.parametrize("sample_shape", [(), (0,), (1,), (2, 3), (4, 0, 2)], ids=str)
+@pytest.mark.parametrize("batch_shape", [(), (1,), (5,), (3, 2), (0,), (2, 0)], ids=str)
+@pytest.mark.parametrize("name", ["titanic", "single-group", "equal-weights-1x4-tie"])
+def test_draws_have_the_shape_of_sample_batch_and_event(
+    name: str, batch_shape: tuple[int, ...], sample_shape: tuple[int, ...], method: str, device: torch.device
+) -> None:
+    urn = by_name(name)
+    counts = getattr(distribution(urn, device, copies=batch_shape), method)(sample_shape)
+    assert counts.shape == (*sample_shape, *batch_shape, urn.groups)
+    assert_possible(counts, urn)
+
+
+@pytest.mark.parametrize("number", [2, 5000], ids=["rejection", "tables"])
+def test_draws_of_one_urn_and_of_its_copies_are_independent(number: int, device: torch.device) -> None:
+    """Copies must not share their random numbers."""
+    counts = distribution(by_name("titanic"), device, copies=(50,)).sample((number,))
+    assert len(counts[:, :, 0].flatten().unique()) > 20
+    assert not (counts == counts[:, :1]).all(-1).all(0)[1:].any()
+    assert not (counts == counts[:1]).all(-1).all(-1)[1:].any()
