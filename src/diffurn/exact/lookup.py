@@ -49,6 +49,7 @@ class Lookup:
         target = uniform + row
         cell = self.guide.index_select(0, hole)
         cell += target >= self.steps.index_select(0, cell)
+        cell.clamp_(max=len(self.steps) - 1)
         late = torch.nonzero(target >= self.steps.index_select(0, cell)).squeeze(-1)
         cell.index_copy_(0, late, torch.searchsorted(self.steps, target.index_select(0, late), right=True, out_int32=True))
         # u + row can round up to the next row, where the last possible outcome of this one is meant.
