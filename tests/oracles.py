@@ -526,6 +526,7 @@ def vandermonde(urn, with_entropy: bool = False) -> Vandermonde:
 def better_exchange(urn, counts: Sequence[int]) -> tuple[int, int] | None:
     """(i, j) if moving a ball from group j to group i makes the counts more probable, or equally so with i < j; else None.
 
+    More probable means beyond the rounding of float64 log-weights: log 2 as a float is no exact logarithm, and meant as one.
     The log-probability is discretely concave, so counts without such an exchange are a mode, and the one that favours earlier groups.
     """
     sizes, log_weights = urn.group_sizes, urn.log_weights
@@ -536,10 +537,11 @@ def better_exchange(urn, counts: Sequence[int]) -> tuple[int, int] | None:
                 gain[j] = mp.log(mpf(size - x) / (x + 1)) + mpf(log_weight)
             if x > 0:
                 price[j] = mp.log(mpf(size - x + 1) / x) + mpf(log_weight)
-        tie = mpf(10) ** (15 - DIGITS)  # a float is no logarithm of a rational number, so unequal values differ by far more
+        tie = mpf(10) ** (15 - DIGITS)
+        rounding = 2e-15 * (1 + max((abs(log_weight) for log_weight in log_weights if log_weight != NEVER), default=0.0))
         for (i, gained), (j, paid) in itertools.product(gain.items(), price.items()):
             difference = gained - paid
-            if i != j and (difference > tie or (difference > -tie and i < j)):
+            if i != j and (difference > rounding or (abs(difference) < tie and i < j)):
                 return i, j
     return None
 

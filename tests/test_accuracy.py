@@ -268,7 +268,9 @@ def test_no_exchange_of_two_balls_improves_on_the_mode(urn: Urn, device: torch.d
 
 @every_small_urn
 def test_mode_agrees_with_the_enumeration(urn: Urn, device: torch.device) -> None:
-    assert tuple(fisher(urn, device).mode.tolist()) == oracles.enumeration(urn).mode()
+    enumerated, ours = oracles.enumeration(urn), tuple(int(x) for x in fisher(urn, device).mode.tolist())
+    best = enumerated.mode()
+    assert ours == best or 0 < enumerated.log_prob(best) - enumerated.log_prob(ours) < 2e-15 * (1 + urn.largest_log_weight)
 
 
 @pytest.mark.parametrize("draws", range(0, 49, 4))

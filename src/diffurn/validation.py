@@ -21,6 +21,8 @@ def as_float_tensor(name: str, value: Any) -> Tensor:
 
 
 def _as_numbers(name: str, value: Any, device: torch.device | None, kind: str) -> Tensor:
+    if not getattr(getattr(value, "flags", None), "writeable", True):
+        value = value.copy()  # read-only NumPy arrays, as pandas hands them out; torch would warn
     tensor = torch.as_tensor(value, device=device)
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueError(f"{name} has dtype {tensor.dtype}; it must be {kind}")
@@ -37,7 +39,7 @@ def as_integer_tensor(name: str, value: Any, device: torch.device, check: bool) 
     """An int64 tensor; floating-point input is accepted where it holds integers."""
     tensor = as_counts(name, value, device)
     if check:
-        require(name, tensor, (tensor >= 0) & (tensor == torch.floor(tensor)) & (tensor < 2**53), "must be an integer from 0 to 2^53")
+        require(name, tensor, (tensor >= 0) & (tensor == torch.floor(tensor)) & (tensor <= 2**53), "must be an integer from 0 to 2^53")
     return tensor.to(torch.int64)
 
 

@@ -9,6 +9,7 @@ from torch import Tensor
 _BISECTIONS = 80
 # Beyond odds of e^±45 the rounded count of any group below 2^53 balls is 0 or all of it.
 _LOG_ODDS_OF_ALL = 45.0
+_TIE = 4e-16
 
 
 def mode(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -32,7 +33,9 @@ def mode(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         middle = 0.5 * (low + high)
         fits = _balls_above(middle, log_weights, sizes).sum(-1) <= draws
         low, high = torch.where(fits, middle, low), torch.where(fits, high, middle)
-    counts, with_ties = _balls_above(low, log_weights, sizes), _balls_above(high, log_weights, sizes)
+    # Factors that agree to rounding are ties, whichever side of the threshold rounding has put them.
+    rounding = _TIE * (1 + low.abs() + log_weights.abs().amax(-1))
+    counts, with_ties = _balls_above(low - rounding, log_weights, sizes), _balls_above(high + rounding, log_weights, sizes)
     tied = with_ties > counts
     left = (draws - counts.sum(-1)).unsqueeze(-1)
     return counts + (tied & (tied.cumsum(-1) <= left)).to(counts.dtype)
