@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from diffurn import FisherHypergeometric
+from diffurn.estimators import Estimator
 
 MANY = 50_000
 
@@ -21,10 +22,12 @@ def random_log_weights(urns: int, groups: int) -> Tensor:
     return torch.randn(urns, groups, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
 
-def urns(number: int, groups: int, group_size: int, draws: int, log_weights: Tensor | None = None) -> FisherHypergeometric:
+def urns(
+    number: int, groups: int, group_size: int, draws: int, log_weights: Tensor | None = None, estimator: Estimator | None = None
+) -> FisherHypergeometric:
     """A batch of urns, validated as a user would have them."""
     log_weights = random_log_weights(number, groups) if log_weights is None else log_weights
-    return FisherHypergeometric(torch.full((groups,), group_size), draws, log_weights=log_weights)
+    return FisherHypergeometric(torch.full((groups,), group_size), draws, log_weights=log_weights, estimator=estimator)
 
 
 def measure(benchmark: Any, items: int, job: Callable[[], object]) -> None:
