@@ -620,3 +620,12 @@ def test_draws_of_one_urn_and_of_its_copies_are_independent(number: int, device:
     assert len(counts[:, :, 0].flatten().unique()) > 20
     assert not (counts == counts[:, :1]).all(-1).all(0)[1:].any()
     assert not (counts == counts[:1]).all(-1).all(-1)[1:].any()
+
+
+def test_an_impossible_urn_that_was_not_checked_ends_with_an_error_not_a_loop(
+    monkeypatch: pytest.MonkeyPatch, device: torch.device
+) -> None:
+    monkeypatch.setattr(rejection, "_MOST_ROUNDS", 20)
+    urn = FisherHypergeometric([5, 5], 8, weights=torch.tensor([1.0, 0.0], device=device), validate_args=False)
+    with pytest.raises(RuntimeError, match="as many drawable balls as draws"):
+        urn.sample()

@@ -10,6 +10,8 @@ from diffurn.exact.binomial import binomial_log_pmf
 # Proposed counts in flight at once: enough to keep the vector units busy, few enough to stay in the cache.
 _PROPOSED_COUNTS = 1 << 18
 _FEWEST_TRIES = 32
+# Acceptance is above 1/√c: for a possible urn this many rounds are never reached.
+_MOST_ROUNDS = 100_000
 
 
 def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -43,7 +45,7 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     counts = torch.empty_like(log_odds)
     pending = torch.arange(len(draws), device=draws.device)
     capacity = max(len(draws), _FEWEST_TRIES)
-    while len(pending):
+    for _ in range(_MOST_ROUNDS):
         # As rows finish, the rest try several proposals at once, so that every round is equally full.
         tries = pending.repeat(capacity // len(pending))
         proposal = base[tries] + sign[tries] * torch.binomial(proposed_sizes[tries], rarer[tries])
@@ -55,7 +57,11 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         chosen = first[rows]
         counts[rows] = proposal[chosen].scatter(-1, widest[rows], left[chosen].unsqueeze(-1))
         pending = pending[first[pending] == len(tries)]
-    return counts
+        if not len(pending):
+            return counts
+    raise RuntimeError(
+        f"no draw was accepted in {_MOST_ROUNDS} rounds: is every weight a number, and are there as many drawable balls as draws?"
+    )
 
 
 def _first_of_each(rows: Tensor, positions: Tensor, number_of_rows: int, none: int) -> Tensor:

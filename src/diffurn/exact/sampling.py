@@ -16,7 +16,8 @@ from diffurn.exact.tree import Tree
 _CELLS_PER_PROPOSED_COUNT = 3
 _CELLS_PER_SPLIT = 5000
 _MOST_CELLS = 1 << 22
-_DRAWS_PER_CHUNK = 1 << 15
+_DRAWS_PER_CHUNK = {"cpu": 1 << 15}  # stays in the cache
+_DRAWS_PER_CHUNK_ELSEWHERE = 1 << 22
 
 
 def sample(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor:
@@ -30,9 +31,10 @@ def sample(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dt
     affordable = _CELLS_PER_PROPOSED_COUNT * number * groups**1.5 - _CELLS_PER_SPLIT * groups
     if affordable > 0 and _table_cells(log_odds, group_sizes) <= min(affordable, _MOST_CELLS):
         counts = torch.empty(number, len(draws), groups, dtype=dtype, device=draws.device)
+        per_chunk = _DRAWS_PER_CHUNK.get(draws.device.type, _DRAWS_PER_CHUNK_ELSEWHERE)
         for i, urn in enumerate(zip(log_odds, group_sizes, draws, strict=True)):
             tree = Tree.build(*urn)
-            for piece in counts[:, i].split(_DRAWS_PER_CHUNK):
+            for piece in counts[:, i].split(per_chunk):
                 piece.copy_(tree.draw(len(piece)))
     else:
         rows = (operand.expand(number, *operand.shape).flatten(0, 1) for operand in (log_odds, group_sizes, draws))

@@ -12,6 +12,7 @@ Run it with ``diffurn bench gradients``.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -248,6 +249,7 @@ def _peak_bytes(job: Callable[[], object], device: torch.device) -> int:
         torch.cuda.reset_peak_memory_stats(device)
         job()
         return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports to the terminal otherwise
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
         job()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
@@ -328,4 +330,5 @@ def _spot(panel: Any, judgement: Judgement) -> None:
     bias = max(judgement.bias, judgement.bias_error, SMALLEST_BIAS)  # below its error a bias is only bounded
     filled = judgement.bias > max(2 * judgement.bias_error, SMALLEST_BIAS)
     size = 60 * _temperature(judgement.estimator) ** 0.6
-    panel.scatter(spread, bias, size, style["color"] if filled else "none", style["marker"], edgecolor=style["color"], linewidth=1.1)
+    face = style["color"] if filled else "none"
+    panel.scatter(spread, bias, size, face, marker=style["marker"], edgecolor=style["color"], linewidth=1.1)
