@@ -52,6 +52,11 @@ def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tens
     return torch.where(v.abs() <= 0.1, near, far)
 
 
+def binomial_variance(size: Tensor, log_odds: Tensor) -> Tensor:
+    """m p (1 - p) with p = σ(log_odds), relatively accurate also where p is all but one."""
+    return size * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)
+
+
 def _log_sigmoid(x: Tensor) -> Tensor:
     """log σ(x); torch's own starts threads for the smallest tensor."""
     return -softplus(-x, threshold=50)

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffurn.exact.binomial import binomial_log_pmf
+from diffurn.exact.binomial import binomial_log_pmf, binomial_variance
 from diffurn.exact.law import log_mass_anywhere, log_masses_near
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.tilt import log_tilt
@@ -87,8 +87,7 @@ def _window(
 ) -> tuple[Tensor, int]:
     """The lowest count of each row's window and the common width, from tilted log-odds."""
     mean = size * torch.sigmoid(log_odds)
-    later_variance = (later_sizes * torch.sigmoid(later_log_odds) * torch.sigmoid(-later_log_odds)).sum(-1)
-    narrower = torch.minimum(mean * torch.sigmoid(-log_odds), later_variance)
+    narrower = torch.minimum(binomial_variance(size, log_odds), binomial_variance(later_sizes, later_log_odds).sum(-1))
     # Tails are bounded relative to one, the window is wanted relative to the peak, which is about 0.4/σ.
     reach = half_width(narrower, nats + 2 + 0.5 * torch.log1p(narrower)) + 2
     lowest = torch.floor(mean - reach).maximum(draws_left - later_sizes.sum(-1)).clamp(min=0)

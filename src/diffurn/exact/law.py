@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from diffurn.exact.autograd import ClosedForm
-from diffurn.exact.binomial import bernoulli_kl
+from diffurn.exact.binomial import bernoulli_kl, binomial_variance
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.quadrature import NODES, Quadrature
 from diffurn.exact.tilt import log_tilt, surplus
@@ -155,8 +155,7 @@ class _MeanShift(ClosedForm):
     @staticmethod
     def _product(ctx: Any, vector: Tensor) -> Tensor:
         log_odds, group_sizes, draws = ctx.saved_tensors
-        unconditional: Tensor = group_sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)
-        return covariance_product(log_odds, group_sizes, draws, vector) - unconditional * vector
+        return covariance_product(log_odds, group_sizes, draws, vector) - binomial_variance(group_sizes, log_odds) * vector
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:

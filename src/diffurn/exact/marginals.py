@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from diffurn.exact.binomial import binomial_log_pmf
+from diffurn.exact.binomial import binomial_log_pmf, binomial_variance
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.law import log_mass, log_mass_anywhere
 from diffurn.exact.quadrature import NODES, Quadrature, half_width
@@ -38,25 +38,24 @@ def marginal_tail(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, group: i
     return log_prob.exp().flip(-1).cumsum(-1).flip(-1)
 
 
-def _typical_counts(size: Tensor, p: Tensor, q: Tensor, others: Tensor, other_variance: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Evenly spaced counts ``(..., G)`` over all that a group is likely to contribute, and which of them are valid."""
-    reach = torch.floor(torch.minimum(half_width(size * p * q), half_width(other_variance))) + 2
-    centre = torch.round(size * p)
+def _typical_counts(size: Tensor, others: Tensor, draws: Tensor, centre: Tensor, reach: Tensor) -> tuple[Tensor, Tensor]:
+    """Evenly spaced counts ``(..., G)`` over the possible part of centre ± reach, and which of them are valid."""
     lowest = torch.maximum(centre - reach, draws - others).clamp(min=0)
     highest = torch.minimum(torch.minimum(centre + reach, size), draws)
     stride = torch.ceil((highest - lowest + 1) / _GRID).clamp(min=1)
-    steps = torch.arange(_GRID, dtype=p.dtype, device=p.device)
+    steps = torch.arange(_GRID, dtype=size.dtype, device=size.device)
     counts = lowest.unsqueeze(-1) + stride.unsqueeze(-1) * steps
     return torch.minimum(counts, highest.unsqueeze(-1)), counts <= highest.unsqueeze(-1)
 
 
 def _expected_binomial_log_pmf(log_odds: Tensor, other_sizes: Tensor, draws: Tensor, own_log_odds: Tensor, own_size: Tensor) -> Tensor:
     """E log Bin(X; m, p) of one group among others, under the conditioned law."""
-    p, q = torch.sigmoid(own_log_odds.detach()), torch.sigmoid(-own_log_odds.detach())
-    other_variance = (other_sizes * torch.sigmoid(log_odds.detach()) * torch.sigmoid(-log_odds.detach())).sum(-1)
-    counts, valid = _typical_counts(own_size, p, q, other_sizes.sum(-1), other_variance, draws)
+    centre = torch.round(own_size * torch.sigmoid(own_log_odds.detach()))
+    own_variance, other_variance = (binomial_variance(*of) for of in ((own_size, own_log_odds.detach()), (other_sizes, log_odds.detach())))
+    reach = torch.floor(torch.minimum(half_width(own_variance), half_width(other_variance.sum(-1)))) + 2
+    counts, valid = _typical_counts(own_size, other_sizes.sum(-1), draws, centre, reach)
     log_pmf = binomial_log_pmf(counts, own_size.unsqueeze(-1), own_log_odds.unsqueeze(-1))
-    left_at_centre = draws - torch.round(own_size * p)
+    left_at_centre = draws - centre
     others = Quadrature.build(log_odds, other_sizes, left_at_centre, span=2)
     # A smooth law summed with a stride: the trapezoid rule once more; normalising makes the stride itself drop out.
     left = draws.unsqueeze(-1) - counts

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from diffurn.exact.binomial import binomial_variance
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.rejection import draw_by_rejection
 from diffurn.exact.tree import Tree
@@ -44,7 +45,7 @@ def sample(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dt
 
 def _table_cells(log_odds: Tensor, group_sizes: Tensor) -> float:
     """About how many cells the tables of the largest urn have: at every split, likely totals times likely left parts."""
-    variance, sizes = group_sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds), group_sizes
+    variance, sizes = binomial_variance(group_sizes, log_odds), group_sizes
     cells = torch.zeros_like(variance[:, 0])
     while variance.shape[-1] > 1:
         odd = variance.shape[-1] % 2

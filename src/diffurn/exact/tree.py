@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diffurn.exact.binomial import binomial_variance
 from diffurn.exact.lookup import Lookup
 from diffurn.exact.windows import Window, group_window, window_of_sum
 
@@ -53,8 +54,7 @@ class Tree:
     @classmethod
     def build(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tree:
         """From tilted log-odds ``(c,)``."""
-        mean = group_sizes * torch.sigmoid(log_odds)
-        variance = mean * torch.sigmoid(-log_odds)
+        mean, variance = group_sizes * torch.sigmoid(log_odds), binomial_variance(group_sizes, log_odds)
         number = int(draws)
 
         def grow(first: int, last: int) -> tuple[Window, Split | None]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffurn.exact.binomial import binomial_log_pmf
+from diffurn.exact.binomial import binomial_log_pmf, binomial_variance
 from diffurn.exact.quadrature import half_width
 
 
@@ -35,10 +35,9 @@ def likely_range(mean: Tensor, variance: Tensor) -> tuple[int, int]:
 
 def group_window(log_odds: Tensor, group_size: Tensor) -> Window:
     """The likely counts of one group, Binomial(m, σ(log_odds))."""
-    p, q = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
-    low, high = likely_range(group_size * p, group_size * p * q)
+    low, high = likely_range(group_size * torch.sigmoid(log_odds), binomial_variance(group_size, log_odds))
     lowest, highest = max(0, low), min(int(group_size), high)
-    counts = torch.arange(lowest, highest + 1, dtype=p.dtype, device=p.device)
+    counts = torch.arange(lowest, highest + 1, dtype=log_odds.dtype, device=log_odds.device)
     return Window(lowest, torch.exp(binomial_log_pmf(counts, group_size, log_odds)))
 
 
