@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -250,8 +251,10 @@ def _peak_bytes(job: Callable[[], object], device: torch.device) -> int:
         job()
         return torch.cuda.max_memory_allocated(device) - before
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports to the terminal otherwise
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-        job()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some releases announce that a profile holds one cycle only, which is what is wanted
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            job()
     events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
     held = torch.tensor([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]).cumsum(0)
     return int(held.max())
