@@ -18,5 +18,6 @@ def _kl_fisher_fisher(p: FisherHypergeometric, q: FisherHypergeometric) -> Tenso
         raise NotImplementedError(f"KL needs equal group sizes, got {p.group_sizes.tolist()} and {q.group_sizes.tolist()}")
     first, second = p.tilted, q.tilted
     value = exact.kl_divergence(first.log_odds, second.log_odds, first.group_sizes, first.draws)
-    impossible = ((p.mean > 0) & (q.log_weights == -torch.inf)).any(-1) | (p.draws != q.draws)
+    may_be_drawn = (p.log_weights > -torch.inf) & (p.group_sizes > 0) & (p.draws > 0).unsqueeze(-1)
+    impossible = (may_be_drawn & (q.log_weights == -torch.inf)).any(-1) | (p.draws != q.draws)
     return torch.where(impossible, torch.inf, value).to(p.dtype)
