@@ -1,4 +1,4 @@
-"""The command `diffurn`: thin wrappers around `experiments`, with tables for people and JSON for machines."""
+"""`diffurn bench`: measure this package on this machine."""
 
 from __future__ import annotations
 
@@ -6,34 +6,14 @@ import json
 from pathlib import Path
 from typing import Annotated
 
-try:
-    import typer
-    from rich.console import Console
-    from rich.progress import track
-except ImportError as missing:  # the library itself needs torch alone
-    raise SystemExit(f"the command line needs {missing.name}: pip install 'diffurn[experiments]'") from None
+import typer
+from rich.console import Console
+from rich.progress import track
 
-from diffurn import __version__
-
-app = typer.Typer(help="Urn models that can be learned.", no_args_is_help=True, add_completion=False)
-bench = typer.Typer(help="Measure this package on this machine.", no_args_is_help=True)
-app.add_typer(bench, name="bench")
+app = typer.Typer(help="Measure this package on this machine.", no_args_is_help=True)
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"diffurn {__version__}")
-        raise typer.Exit
-
-
-@app.callback()
-def main(
-    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")] = False,
-) -> None:
-    pass
-
-
-@bench.command()
+@app.command()
 def gradients(
     out: Annotated[Path, typer.Option(help="Folder for gradients.json and gradients.png.")] = Path("build/gradients"),
     draws: Annotated[int, typer.Option(min=100, help="One-draw gradients per estimator and problem.")] = 100_000,

@@ -1,0 +1,30 @@
+"""The command `diffurn`: one module per command, thin wrappers with tables for people and JSON for machines."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+try:
+    import rich  # noqa: F401
+    import typer
+except ImportError as missing:  # the library itself needs torch alone
+    raise SystemExit(f"the command line needs {missing.name}: pip install 'diffurn[experiments]'") from None
+
+from diffurn import __version__
+from diffurn.cli import bench
+
+app = typer.Typer(help="Urn models that can be learned.", no_args_is_help=True, add_completion=False)
+app.add_typer(bench.app, name="bench")
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"diffurn {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def main(
+    version: Annotated[bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version.")] = False,
+) -> None:
+    pass

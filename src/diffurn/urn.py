@@ -1,0 +1,185 @@
+"""What Fisher's and Wallenius' urns have in common: their arguments, their checks and their support."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, cast
+
+import torch
+from torch import Tensor
+from torch.distributions import Distribution, constraints
+
+from diffurn import constraints as urn_constraints
+from diffurn import exact
+from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, can_check, require, require_broadcast
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
+
+ENUMERATION_LIMIT = 1_000_000
+
+
+class _Derived:
+    """A parameter made from the one that was given; never remembered, since optimisers change weights in place."""
+
+    def __init__(self, derive: Callable[[Any], Tensor]) -> None:
+        self.derive = derive
+
+    def __get__(self, instance: Any, owner: type) -> Tensor:
+        return cast(Tensor, self if instance is None else self.derive(instance))
+
+
+class Urn(Distribution):
+    """An urn of m = `group_sizes` balls with weights ω, from which n = `draws` are taken; a law of the counts is a subclass."""
+
+    arg_constraints = {  # noqa: RUF012 (torch's own convention)
+        "group_sizes": urn_constraints.group_sizes,
+        "draws": urn_constraints.draws,
+        "weights": urn_constraints.weights,
+        "log_weights": urn_constraints.log_weights,
+    }
+    has_rsample = True
+    has_enumerate_support = True
+
+    group_sizes: Tensor
+    draws: Tensor
+
+    def __init__(
+        self,
+        group_sizes: Any,
+        draws: Any,
+        weights: Any = None,
+        log_weights: Any = None,
+        validate_args: bool | None = None,
+    ) -> None:
+        if (weights is None) == (log_weights is None):
+            raise ValueError(f"give either weights or log_weights, got {'neither' if weights is None else 'both'}")
+        self._parameter = "weights" if log_weights is None else "log_weights"
+        parameter = as_float_tensor(self._parameter, weights if log_weights is None else log_weights)
+        check = (Distribution._validate_args if validate_args is None else validate_args) and can_check()
+        sizes = as_integer_tensor("group_sizes", group_sizes, parameter.device, check)
+        number = as_integer_tensor("draws", draws, parameter.device, check)
+        if 0 in (*sizes.shape[-1:], *parameter.shape[-1:]) or sizes.ndim == 0 or parameter.ndim == 0:
+            shapes = f"group_sizes {tuple(sizes.shape)} and {self._parameter} {tuple(parameter.shape)}"
+            raise ValueError(f"{shapes} both need a last dimension of groups, one or more")
+        described = {"group_sizes": sizes.shape, self._parameter: parameter.shape, "draws": number.shape}
+        full = require_broadcast(described, sizes.shape, parameter.shape, (*number.shape, 1))
+        self.group_sizes, self.draws = sizes.expand(full), number.expand(full[:-1])
+        # A leaf stays the leaf it is, so that an urn with learned weights can be copied.
+        setattr(self, self._parameter, parameter if parameter.shape == full else parameter.expand(full))
+        # Our own checks say more than torch's, so torch is told to skip its.
+        super().__init__(full[:-1], full[-1:], validate_args=False)
+        self._validate_args = Distribution._validate_args if validate_args is None else validate_args
+        if check:
+            self._check_arguments()
+
+    def _check_arguments(self) -> None:
+        parameter = getattr(self, self._parameter).detach()
+        if self._parameter == "weights":
+            require("weights", parameter, (parameter >= 0) & (parameter < torch.inf), "a weight must be a finite number ≥ 0")
+        else:
+            require("log_weights", parameter, parameter < torch.inf, "a log-weight must be a number below +inf (-inf is weight zero)")
+        total = self.group_sizes.sum(-1)
+        require("draws", self.draws, self.draws <= total, f"cannot exceed the number of balls, {_span(total)}")
+        drawable = self._drawable().sum(-1)
+        require("draws", self.draws, self.draws <= drawable, f"cannot exceed the number of balls with positive weight, {_span(drawable)}")
+
+    @_Derived
+    def log_weights(self) -> Tensor:
+        return self.weights.log()
+
+    @_Derived
+    def weights(self) -> Tensor:
+        return self.log_weights.exp()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """The dtype of the weights, of draws and of every result."""
+        parameter: Tensor = getattr(self, self._parameter)
+        return parameter.dtype
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return urn_constraints.urn_counts(self.group_sizes, self.draws)
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(f"{name}: {tuple(getattr(self, name).shape)}" for name in ("group_sizes", "draws", self._parameter))
+        return f"{type(self).__name__}({shapes})"
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        new = self._get_checked_instance(type(self), _instance)
+        batch_shape = torch.Size(batch_shape)
+        full = batch_shape + self.event_shape
+        new._parameter = self._parameter
+        new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
+        setattr(new, self._parameter, getattr(self, self._parameter).expand(full))
+        super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        return cast("Self", new)
+
+    def _detached_log_weights(self) -> Tensor:
+        parameter: Tensor = getattr(self, self._parameter).detach().double()
+        return parameter.log() if self._parameter == "weights" else parameter
+
+    def _never_drawn(self) -> Tensor:
+        return self._detached_log_weights() == -torch.inf
+
+    def _drawable(self) -> Tensor:
+        """Group sizes with the groups of weight zero emptied."""
+        return torch.where(self._never_drawn(), 0, self.group_sizes)
+
+    def _vanishing(self, moment: Tensor, where: Tensor) -> Tensor:
+        """Exact zeros where weights of zero make them, with the gradient left in place."""
+        return torch.where(where, moment - moment.detach(), moment).to(self.dtype)
+
+    def _fixed(self) -> Tensor:
+        """Counts that cannot vary: of groups of weight zero, and all if every other ball is drawn or one group alone can be."""
+        drawable = self._drawable()
+        certain = (self.draws == drawable.sum(-1)) | ((drawable > 0).sum(-1) <= 1)
+        return self._never_drawn() | certain.unsqueeze(-1)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``; urns of one batch must share m and n."""
+        sizes, number = self.group_sizes.reshape(-1, *self.event_shape), self.draws.reshape(-1)
+        if not (bool((sizes == sizes[:1]).all()) and bool((number == number[:1]).all())):
+            raise NotImplementedError("enumerate_support needs the same group sizes and draws in the whole batch")
+        outcomes = exact.enumerate_counts(sizes[0].tolist(), int(number[0]), ENUMERATION_LIMIT)
+        if outcomes is None:
+            raise ValueError(f"the support of m = {sizes[0].tolist()}, n = {int(number[0])} has more than {ENUMERATION_LIMIT:,} outcomes")
+        outcomes = outcomes.to(self.dtype).to(self.draws.device)
+        outcomes = outcomes.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
+        return outcomes.expand(-1, *self.batch_shape, *self.event_shape) if expand else outcomes
+
+    def _checked_value(self, value: Any, joint: bool = True) -> Tensor:
+        """Counts in float64; those of one draw (`joint`) or of each group on its own."""
+        value = as_counts("value", value, self.draws.device)
+        if value.shape[-1:] != self.event_shape:
+            raise ValueError(f"value has shape {tuple(value.shape)}, but its last dimension must be the {self.event_shape[0]} groups")
+        batches = {"value": value.shape[:-1], "batch_shape": self.batch_shape}
+        require_broadcast(batches, *batches.values())
+        x: Tensor = value.double()
+        if self._validate_args and can_check():
+            whole = x.detach() == x.detach().floor()
+            if joint:
+                within = (x.detach() >= 0) & (x.detach() <= self.group_sizes)
+                require("value", value, whole & within, "counts must be integers from 0 to the size of their group")
+                total = x.detach().sum(-1)
+                require("value.sum(-1)", total, total == self.draws, f"the counts must sum to the draws, {_span(self.draws)}")
+            else:
+                require("value", value, whole & (x.detach().abs() < torch.inf), "counts must be integers")
+        return x
+
+    def _check_dtype_holds_draws(self) -> None:
+        if self._validate_args and can_check():
+            largest = int(2 / torch.finfo(self.dtype).eps)
+            require(
+                "draws", self.draws, self.draws <= largest, f"{self.dtype} holds counts exactly only up to {largest}; use float64 weights"
+            )
+
+
+def _span(values: Tensor) -> str:
+    """A limit across a batch, such as 7, or from 3 to 7."""
+    if not values.numel():
+        return "of which there are none"
+    low, high = int(values.min()), int(values.max())
+    return str(low) if low == high else f"from {low} to {high}"
