@@ -136,6 +136,9 @@ class FisherHypergeometric(Urn):
         possible = (x <= drawable) & (self.draws.unsqueeze(-1) - x <= others)
         return torch.where(possible, exact.marginal_log_prob(*self.tilted, x), -torch.inf).to(self.dtype)
 
+    def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return exact.Marginal.of_each_group(*self.tilted).log_tails(x)
+
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         self._check_dtype_holds_draws()

@@ -150,13 +150,18 @@ class Urn(Distribution):
         outcomes = outcomes.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
         return outcomes.expand(-1, *self.batch_shape, *self.event_shape) if expand else outcomes
 
-    def _checked_value(self, value: Any, joint: bool = True) -> Tensor:
-        """Counts in float64; those of one draw (`joint`) or of each group on its own."""
+    def _with_groups(self, value: Any) -> Tensor:
+        """A tensor whose last dimension is the groups and whose others broadcast with the batch."""
         value = as_counts("value", value, self.draws.device)
         if value.shape[-1:] != self.event_shape:
             raise ValueError(f"value has shape {tuple(value.shape)}, but its last dimension must be the {self.event_shape[0]} groups")
         batches = {"value": value.shape[:-1], "batch_shape": self.batch_shape}
         require_broadcast(batches, *batches.values())
+        return cast(Tensor, value)
+
+    def _checked_value(self, value: Any, joint: bool = True) -> Tensor:
+        """Counts in float64; those of one draw (`joint`) or of each group on its own."""
+        value = self._with_groups(value)
         x: Tensor = value.double()
         if self._validate_args and can_check():
             whole = x.detach() == x.detach().floor()
@@ -168,6 +173,62 @@ class Urn(Distribution):
             else:
                 require("value", value, whole & (x.detach().abs() < torch.inf), "counts must be integers")
         return x
+
+    def _marginal_support(self) -> tuple[Tensor, Tensor]:
+        """The smallest and the largest possible count of each group, float64."""
+        drawable, draws = self._drawable().double(), self.draws.double().unsqueeze(-1)
+        others = drawable.sum(-1, keepdim=True) - drawable
+        return (draws - others).clamp(min=0), torch.minimum(drawable, draws)
+
+    def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """log P(X_j ≤ x_j) and log P(X_j > x_j) in float64, for integers x_j on the support below its highest point."""
+        raise NotImplementedError
+
+    def _log_tails(self, value: Any) -> tuple[Tensor, Tensor]:
+        value = self._with_groups(value)
+        if self._validate_args and can_check():
+            require("value", value, ~value.isnan(), "counts must be numbers")
+        x = torch.floor(value.detach().double())
+        lowest, highest = self._marginal_support()
+        inside = torch.minimum(x.maximum(lowest), (highest - 1).maximum(lowest))
+        return exact.certain_outside(x, lowest, highest, *self._marginal_log_tails(inside))
+
+    def log_cdf(self, value: Any) -> Tensor:
+        """log P(X_j ≤ x_j), accurate relative to the probability however small it is; see `cdf`."""
+        return self._log_tails(value)[0].to(self.dtype)
+
+    def log_sf(self, value: Any) -> Tensor:
+        """log P(X_j > x_j), accurate relative to the probability however small it is; see `cdf`."""
+        return self._log_tails(value)[1].to(self.dtype)
+
+    def cdf(self, value: Any) -> Tensor:
+        """P(X_j ≤ x_j), each group on its own: value and result have the shape (..., c). Real values are rounded down."""
+        return self._log_tails(value)[0].exp().to(self.dtype)
+
+    def sf(self, value: Any) -> Tensor:
+        """P(X_j > x_j) = 1 - cdf, without the cancellation."""
+        return self._log_tails(value)[1].exp().to(self.dtype)
+
+    def icdf(self, value: Any) -> Tensor:
+        """The smallest possible count x_j with P(X_j ≤ x_j) ≥ q_j, each group on its own, for probabilities q that broadcast to (..., c).
+
+        It agrees with `cdf` to the last bit: cdf(icdf(q)) ≥ q > cdf(icdf(q) - 1) for 0 < q < 1. The ends of the support belong to q = 0
+        and q = 1 (SciPy's ``ppf(0)`` is one less, which is not a possible count).
+        """
+        self._check_dtype_holds_draws()
+        q = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64, device=self.draws.device).detach()
+        described = {"value": q.shape, "batch_shape + event_shape": self.group_sizes.shape}
+        shape = require_broadcast(described, *described.values())
+        if self._validate_args and can_check():
+            require("value", q, (q >= 0) & (q <= 1), "a probability must be a number from 0 to 1")
+        lowest, highest = (end.expand(shape) for end in self._marginal_support())
+        low, high = lowest - 1, highest
+        with torch.no_grad():
+            for _ in range(int((highest - lowest).max()).bit_length() if high.numel() else 0):
+                middle = torch.floor((low + high) / 2)
+                enough = self.cdf(middle) >= q
+                low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
+        return torch.where(q <= 0, lowest, torch.where(q >= 1, highest, high)).to(self.dtype)
 
     def _check_dtype_holds_draws(self) -> None:
         if self._validate_args and can_check():

@@ -10,13 +10,16 @@ from diffurn.exact.marginals import entropy, marginal_log_prob, marginal_tail
 from diffurn.exact.mode import mode
 from diffurn.exact.sampling import sample
 from diffurn.exact.support import enumerate_counts
+from diffurn.exact.tails import Marginal, certain_outside
 from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
 from diffurn.exact.urn import TiltedUrn
 
 __all__ = [
     "ZERO_WEIGHT_LOG_ODDS",
+    "Marginal",
     "TiltedUrn",
     "binomial_log_pmf",
+    "certain_outside",
     "covariance",
     "covariance_product",
     "entropy",

@@ -8,9 +8,10 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# 2^17 float64 fill a megabyte, a core's share of the cache; elsewhere only memory is a limit.
-_ELEMENTS_PER_CHUNK = {"cpu": 1 << 17}
-_ELEMENTS_PER_CHUNK_ELSEWHERE = 1 << 25
+
+def elements_per_chunk(device: torch.device) -> int:
+    """2^17 float64 fill a megabyte, a CPU core's share of the cache; elsewhere only memory is a limit."""
+    return 1 << 17 if device.type == "cpu" else 1 << 25
 
 
 def in_chunks(function: Callable[..., Tensor], *operands: Tensor, events: tuple[int, ...], work: int) -> Tensor:
@@ -24,8 +25,7 @@ def in_chunks(function: Callable[..., Tensor], *operands: Tensor, events: tuple[
     """
     batch = torch.broadcast_shapes(*(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True)))
     rows = math.prod(batch)
-    elements = _ELEMENTS_PER_CHUNK.get(operands[0].device.type, _ELEMENTS_PER_CHUNK_ELSEWHERE)
-    per_chunk = max(1, elements // max(1, work))
+    per_chunk = max(1, elements_per_chunk(operands[0].device) // max(1, work))
     if rows <= per_chunk or torch.compiler.is_compiling():
         return function(*operands)
     flat = [x.expand(batch + x.shape[x.ndim - e :]).reshape((rows,) + x.shape[x.ndim - e :]) for x, e in zip(operands, events, strict=True)]

@@ -88,7 +88,12 @@ def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> T
     possible = (total >= 0) & (total <= group_sizes.sum(-1))
     total = torch.where(possible, total, 0.0)
     tilt = log_tilt(log_odds.detach(), group_sizes, total)
-    return torch.where(possible, _RetiltedLogMass.of(log_odds, group_sizes, total, tilt), -torch.inf)
+    return torch.where(possible, retilted_log_mass(log_odds, group_sizes, total, tilt), -torch.inf)
+
+
+def retilted_log_mass(log_odds: Tensor, group_sizes: Tensor, total: Tensor, tilt: Tensor) -> Tensor:
+    """log P(S = total) of a possible total, whose tilt is known."""
+    return _RetiltedLogMass.of(log_odds, group_sizes, total, tilt)
 
 
 class _LogMassesNear(ClosedForm):
@@ -171,15 +176,18 @@ def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _MeanShift.of(*_aligned(log_odds, group_sizes, draws))
 
 
-def _centred(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Log-odds tilted half way between n - ½ and n + ½.
+def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """The tilt half way between those to n - ½ and to n + ½, for covariances.
 
     Where the outcome is almost sure, this makes a ball too many as likely as a ball too few; the covariance, which is of the
     order of the product of the two, then has no term larger than itself.
     """
     base = log_odds.detach()
-    tilt = 0.5 * (log_tilt(base, group_sizes, draws) + log_tilt(base, group_sizes, draws + 1))
-    return log_odds + tilt.unsqueeze(-1)
+    return 0.5 * (log_tilt(base, group_sizes, draws) + log_tilt(base, group_sizes, draws + 1))
+
+
+def _centred(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, tilt: Tensor | None = None) -> Tensor:
+    return log_odds + (centring_tilt(log_odds, group_sizes, draws) if tilt is None else tilt).unsqueeze(-1)
 
 
 def _unless_determined(moment: Tensor, group_sizes: Tensor, draws: Tensor, event_dims: int) -> Tensor:
@@ -188,9 +196,9 @@ def _unless_determined(moment: Tensor, group_sizes: Tensor, draws: Tensor, event
     return torch.where(determined[(...,) + (None,) * event_dims], 0.0, moment)
 
 
-def covariance_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor) -> Tensor:
-    """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt."""
-    centred = _centred(log_odds, group_sizes, draws)
+def covariance_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None) -> Tensor:
+    """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt, unless the centring one is given."""
+    centred = _centred(log_odds, group_sizes, draws, tilt)
     return _unless_determined(_evaluate("covariance_product", centred, group_sizes, draws, vector), group_sizes, draws, 1)
 
 

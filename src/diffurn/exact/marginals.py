@@ -14,7 +14,7 @@ from diffurn.exact.quadrature import NODES, Quadrature, half_width
 _GRID = 128
 
 
-def _other_sizes(group_sizes: Tensor) -> Tensor:
+def other_sizes(group_sizes: Tensor) -> Tensor:
     """Row j holds the group sizes with group j emptied: shape (..., c, c)."""
     own = torch.eye(group_sizes.shape[-1], dtype=torch.bool, device=group_sizes.device)
     return torch.where(own, 0.0, group_sizes.unsqueeze(-2))
@@ -25,7 +25,7 @@ def marginal_log_prob(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, x: T
 
     The sum without group j is re-tilted to the value asked for, so far tails keep their relative accuracy.
     """
-    others = log_mass_anywhere(log_odds.unsqueeze(-2), _other_sizes(group_sizes), draws.unsqueeze(-1) - x)
+    others = log_mass_anywhere(log_odds.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1) - x)
     return binomial_log_pmf(x, group_sizes, log_odds) + others - log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
 
 
@@ -65,7 +65,7 @@ def _expected_binomial_log_pmf(log_odds: Tensor, other_sizes: Tensor, draws: Ten
 
 def entropy(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """-E log P(X) = log P(S = n) - Σ_j E log Bin(X_j; m_j, p_j), in O(c²) whatever the group sizes."""
-    others = log_odds.unsqueeze(-2), _other_sizes(group_sizes), draws.unsqueeze(-1)
+    others = log_odds.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1)
     work = max(_GRID, log_odds.shape[-1]) * NODES[2]
     expected = in_chunks(_expected_binomial_log_pmf, *others, log_odds, group_sizes, events=(1, 1, 0, 0, 0), work=work)
     return log_mass(log_odds, group_sizes, draws) - expected.sum(-1)

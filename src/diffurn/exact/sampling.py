@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from diffurn.exact.binomial import binomial_variance
+from diffurn.exact.chunks import elements_per_chunk
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.rejection import draw_by_rejection
 from diffurn.exact.tree import Tree
@@ -17,8 +18,6 @@ from diffurn.exact.tree import Tree
 _CELLS_PER_PROPOSED_COUNT = 3
 _CELLS_PER_SPLIT = 5000
 _MOST_CELLS = 1 << 22
-_DRAWS_PER_CHUNK = {"cpu": 1 << 15}  # stays in the cache
-_DRAWS_PER_CHUNK_ELSEWHERE = 1 << 22
 
 
 def sample(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor:
@@ -32,7 +31,7 @@ def sample(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dt
     affordable = _CELLS_PER_PROPOSED_COUNT * number * groups**1.5 - _CELLS_PER_SPLIT * groups
     if affordable > 0 and _table_cells(log_odds, group_sizes) <= min(affordable, _MOST_CELLS):
         counts = torch.empty(number, len(draws), groups, dtype=dtype, device=draws.device)
-        per_chunk = _DRAWS_PER_CHUNK.get(draws.device.type, _DRAWS_PER_CHUNK_ELSEWHERE)
+        per_chunk = elements_per_chunk(draws.device) // 4
         for i, urn in enumerate(zip(log_odds, group_sizes, draws, strict=True)):
             tree = Tree.build(*urn)
             for piece in counts[:, i].split(per_chunk):

@@ -1,0 +1,217 @@
+r"""Moments and marginals of Wallenius' law: at every time of the race the counts, given their sum, follow Fisher's law.
+
+The balls drawn by time s, given that they are n, are those of Fisher's urn with the odds e^{ω_j s} - 1. The race leaves the states of n
+drawn balls at the rate D(X) = Σ_j ω_j (m_j - X_j), so for any function h
+
+.. math:: E[h(X)] = \int_0^∞ P(S_s = n)\, E[D(X) h(X) \mid S_s = n]\, ds,
+
+one integral over time on top of the exact law of Fisher's urn. (h = 1 gives one: the density of the time of the next draw.)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from diffurn.exact import law, wallenius
+from diffurn.exact.autograd import ClosedForm
+from diffurn.exact.binomial import binomial_log_pmf
+from diffurn.exact.marginals import other_sizes
+from diffurn.exact.quadrature import NODES
+from diffurn.exact.tilt import log_tilt
+from diffurn.exact.times import TimeGrid, arrived, integrate, log_odds_of_arrival, log_trapezoid, saturation, time_grid
+
+
+@dataclass(frozen=True)
+class _Moment:
+    """The race at log times u (..., T): Fisher's urn of the n balls drawn by then. Shapes (..., T, c), or (..., T) without groups."""
+
+    log_odds: Tensor
+    group_sizes: Tensor
+    draws: Tensor
+    arrivals: Tensor  # ω_j s
+
+    @classmethod
+    def at(cls, u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> _Moment:
+        log_times = log_weights.unsqueeze(-2) + u.unsqueeze(-1)
+        sizes = group_sizes.unsqueeze(-2).expand(log_times.shape)
+        return cls(log_odds_of_arrival(log_times), sizes, draws.unsqueeze(-1).expand(u.shape), arrived(log_times))
+
+    @cached_property
+    def _tilts(self) -> tuple[Tensor, Tensor]:
+        """To half a ball less than n, for what is drawn, and to half a ball more, for what is left."""
+        log_odds = self.log_odds.detach()
+        return log_tilt(log_odds, self.group_sizes, self.draws), log_tilt(log_odds, self.group_sizes, self.draws + 1)
+
+    def log_mass(self) -> Tensor:
+        """log P(S_s = n)."""
+        return law.retilted_log_mass(self.log_odds, self.group_sizes, self.draws, self._tilts[0])
+
+    @cached_property
+    def drawn(self) -> Tensor:
+        """E[X_j | S_s = n]."""
+        return law.mean(self.log_odds + self._tilts[0].unsqueeze(-1), self.group_sizes, self.draws)
+
+    @cached_property
+    def left(self) -> Tensor:
+        """E[m_j - X_j | S_s = n], each relatively accurate: the urn of the balls that are left is Fisher's too."""
+        return law.mean(-self.log_odds - self._tilts[1].unsqueeze(-1), self.group_sizes, self.group_sizes.sum(-1) - self.draws)
+
+    def slope(self) -> Tensor:
+        """The derivative of log(P(S_s = n) s) in u."""
+        return (self.drawn * saturation(self.arrivals) - self.left * self.arrivals).sum(-1) + 1
+
+    def rate(self) -> Tensor:
+        """E[D s | S_s = n], the rate of the next draw in log time."""
+        return (self.left * self.arrivals).sum(-1)
+
+    def log_next_draw(self) -> Tensor:
+        """The log density, in u, of the time of draw n + 1: log P(S_s = n) + log E[D s | S_s = n]."""
+        return self.log_mass() + torch.log(self.rate())
+
+    def drawn_before_next(self) -> Tensor:
+        """E[X | the next draw is now] = E[D X] / E[D] = μ - Cov[X] ω / E[D]."""
+        centring = 0.5 * (self._tilts[0] + self._tilts[1])
+        product = law.covariance_product(self.log_odds, self.group_sizes, self.draws, self.arrivals, centring)
+        return self.drawn - product / self.rate().unsqueeze(-1)
+
+
+def _bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Log times between which 1 + E Σ X b - E[D] s changes its sign, since 0 < b < 1 and at least one ball is left."""
+    some = group_sizes > 0
+    total = torch.logsumexp(torch.where(some, log_weights + torch.log(group_sizes), -torch.inf), -1)
+    slowest = torch.where(some, log_weights, torch.inf).amin(-1)
+    return -total, torch.log1p(draws) - slowest
+
+
+def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
+    def moment(u: Tensor) -> _Moment:
+        return _Moment.at(u, log_weights, group_sizes, draws)
+
+    bracket = _bracket(log_weights, group_sizes, draws)
+    return time_grid(lambda u: moment(u).log_next_draw(), lambda u: moment(u).slope(), *bracket, draws)
+
+
+def _mean(grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    moment = _Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
+    log_density = moment.log_next_draw()
+    _, disagreement = log_trapezoid(log_density.detach(), grid.length)
+    return (torch.softmax(log_density, -1).unsqueeze(-1) * moment.drawn_before_next()).sum(-2), disagreement
+
+
+def _covariance(grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Cov[X] over the time and the group k of the next draw: one ball of k is known to be left, the others are Fisher's urn without it."""
+    moment = _Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
+    log_mass, left = moment.log_mass().unsqueeze(-1), moment.left * moment.arrivals
+    log_density = torch.where(left > 0, log_mass + torch.log(left), -torch.inf)  # (..., T, k)
+    _, disagreement = log_trapezoid(torch.logsumexp(log_density, -1), grid.length)
+    share = torch.softmax(log_density.flatten(-2), -1).unsqueeze(-1)  # (..., T k, 1)
+    own = torch.eye(log_weights.shape[-1], dtype=log_weights.dtype, device=log_weights.device)
+    fewer = (group_sizes.unsqueeze(-2) - own).clamp(min=0)
+    fewer = torch.where((fewer.sum(-1) >= draws.unsqueeze(-1)).unsqueeze(-1), fewer, group_sizes.unsqueeze(-2))
+    urn = torch.broadcast_tensors(moment.log_odds.unsqueeze(-2), fewer.unsqueeze(-3), moment.draws[..., None, None])
+    log_odds, sizes, number_drawn = urn[0].flatten(-3, -2), urn[1].flatten(-3, -2), urn[2][..., 0].flatten(-2)
+    tilted = log_odds + log_tilt(log_odds, sizes, number_drawn).unsqueeze(-1)
+    drawn = law.mean(tilted, sizes, number_drawn)
+    spread = drawn - (share * drawn).sum(-2, keepdim=True)
+    within = (share.unsqueeze(-1) * law.covariance(log_odds, sizes, number_drawn)).sum(-3)
+    return within + (share * spread).mT @ spread, disagreement
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One group of which x are drawn, among others which have then drawn n - x; operands as `marginal_log_prob` hands them over."""
+
+    log_weights: Tensor
+    others: Tensor
+    others_drawn: Tensor
+    own_log_weight: Tensor
+    own_size: Tensor
+    own_drawn: Tensor
+
+    def _at(self, u: Tensor) -> tuple[_Moment, Tensor, Tensor, Tensor]:
+        own_log_time = self.own_log_weight.unsqueeze(-1) + u
+        drawn, left = self.own_drawn.unsqueeze(-1), (self.own_size - self.own_drawn).unsqueeze(-1)
+        return _Moment.at(u, self.log_weights, self.others, self.others_drawn), own_log_time, drawn, left
+
+    def log_density(self, u: Tensor) -> Tensor:
+        """The logarithm of P(X_i = x, S_s = n) E[D s | X_i = x, S_s = n]."""
+        others, own_log_time, drawn, left = self._at(u)
+        log_mass = binomial_log_pmf(drawn, drawn + left, log_odds_of_arrival(own_log_time)) + others.log_mass()
+        return log_mass + torch.log(others.rate() + left * arrived(own_log_time))
+
+    def slope(self, u: Tensor) -> Tensor:
+        others, own_log_time, drawn, left = self._at(u)
+        y = arrived(own_log_time)
+        return others.slope() + drawn * saturation(y) - left * y
+
+    def grid(self) -> TimeGrid:
+        log_weights = torch.cat([self.log_weights, self.own_log_weight.unsqueeze(-1)], -1)
+        group_sizes = torch.cat([self.others, self.own_size.unsqueeze(-1)], -1)
+        draws = self.others_drawn + self.own_drawn
+        return time_grid(self.log_density, self.slope, *_bracket(log_weights, group_sizes, draws), draws)
+
+
+def _marginal(grid: TimeGrid, number: int, *group: Tensor) -> tuple[Tensor, Tensor]:
+    return log_trapezoid(_Group(*group).log_density(grid.nodes(number)), grid.length)
+
+
+def _undetermined(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Which rows leave a ball in the urn, and group sizes with a ball more where none is left, so that nothing is divided by zero."""
+    open_ended = draws < group_sizes.sum(-1)
+    return open_ended, group_sizes + (~open_ended).unsqueeze(-1)
+
+
+class _Mean(ClosedForm):
+    @staticmethod
+    def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+        work = NODES[1] * log_weights.shape[-1]
+        return integrate(_grid, _mean, log_weights, group_sizes, draws, events=(1, 1, 0), work=work)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        """Differentiates the integral piece by piece: evaluated once more, but never held in memory as a whole."""
+
+        def product(times: TimeGrid, number: int, log_weights: Tensor, *fixed: Tensor) -> tuple[Tensor, Tensor]:
+            group_sizes, draws, grad = fixed
+            again = torch.is_grad_enabled()
+            with torch.enable_grad():
+                log_weights = log_weights if again else log_weights.detach().requires_grad_()
+                value, disagreement = _mean(times, number, log_weights, group_sizes, draws)
+                (slope,) = torch.autograd.grad(value, log_weights, grad, create_graph=again)
+            return slope, disagreement
+
+        def grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, grad: Tensor) -> TimeGrid:
+            return _grid(log_weights, group_sizes, draws)
+
+        work = NODES[1] * grads[0].shape[-1]
+        return integrate(grid, product, *ctx.saved_tensors, grads[0], events=(1, 1, 0, 1), work=work), None, None
+
+
+def mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """E[X]; log ω finite, normalised to a largest value near zero."""
+    open_ended, sizes = _undetermined(group_sizes, draws)
+    return torch.where(open_ended.unsqueeze(-1), _Mean.of(log_weights, sizes, draws), group_sizes)
+
+
+def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Cov[X], shape (..., c, c)."""
+    open_ended, sizes = _undetermined(group_sizes, draws)
+    work = NODES[1] * log_weights.shape[-1] ** 2
+    moment = integrate(_grid, _covariance, log_weights, sizes, draws, events=(1, 1, 0), work=work)
+    return torch.where(open_ended[..., None, None], moment, 0.0)
+
+
+def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
+    """log P(X_j = x_j) for every j and counts that are possible, with a ball left in the urn: shape (..., c)."""
+    if log_weights.shape[-1] == 2:  # one count determines the other
+        counts = torch.stack([x, draws.unsqueeze(-1) - x], -1)
+        own_first = torch.stack([counts[..., 0, :], counts[..., 1, :].flip(-1)], -2)
+        return wallenius.log_prob(log_weights.unsqueeze(-2), group_sizes.unsqueeze(-2), own_first)
+    operands = log_weights.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1) - x, log_weights, group_sizes, x
+    work = NODES[1] * log_weights.shape[-1]
+    return integrate(lambda *group: _Group(*group).grid(), _marginal, *operands, events=(1, 1, 0, 0, 0, 0), work=work)

@@ -1,0 +1,57 @@
+"""P(X ≤ x) and P(X > x) of one group's count under Wallenius' law: a few dozen terms, however many there are."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from diffurn.exact.arrivals import marginal_log_prob
+from diffurn.exact.race import expected_shares
+from diffurn.exact.tails import SHORT, gram_rule, log_complement
+
+# What lies further out is left away, and by how much the typical variance may be too small.
+_NATS = 40.0
+_MARGIN = 1.3
+
+
+def log_tails(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """log P(X_j ≤ x_j) and log P(X_j > x_j) for integers x_j on the support below its highest point: shapes (..., c).
+
+    The terms are summed away from the bulk, each of them or, where they are many, at the nodes of Gram's rule (see `tails`).
+    """
+    n, total = draws.unsqueeze(-1), group_sizes.sum(-1, keepdim=True)
+    lowest, highest = (n - total + group_sizes).clamp(min=0), torch.minimum(group_sizes, n)
+    typical, variance = _typical(log_weights, group_sizes, draws)
+    upward = x + 0.5 >= typical
+    start = torch.where(upward, x + 1, x).clamp(lowest, highest)
+    direction, available = torch.where(upward, 1.0, -1.0).to(x.dtype), torch.where(upward, highest - start, start - lowest)
+
+    def log_prob(steps: Tensor) -> Tensor:  # (S, ..., c)
+        there = start + direction * torch.minimum(steps, available)
+        return marginal_log_prob(log_weights, group_sizes, draws, there)
+
+    with torch.no_grad():
+        first, second = log_prob(torch.stack([torch.zeros_like(start), torch.ones_like(start)]))
+        decay = (first - second).clamp(min=0)
+        reach = 2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))  # d² / 2v + decay d = nats
+        steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
+    summed = torch.logsumexp(log_prob(steps) + torch.log(weights), 0)
+    rest = log_complement(summed)
+    return torch.where(upward, rest, summed), torch.where(upward, summed, rest)
+
+
+def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """The counts, and about their variances, at the time by which n draws are expected."""
+    share = expected_shares(log_weights.detach(), group_sizes, draws)
+    own = group_sizes * share * (1 - share)
+    others = own.sum(-1, keepdim=True) - own
+    return group_sizes * share, _MARGIN * own * others / (own + others).clamp(min=1e-300) + 1
+
+
+def _rule(length: Tensor) -> tuple[Tensor, Tensor]:
+    """Steps and weights ``(SHORT, ...)`` for a sum over `length` terms."""
+    each = torch.arange(SHORT, dtype=length.dtype, device=length.device).expand(*length.shape, SHORT)
+    nodes, weights = (torch.nn.functional.pad(values, (0, SHORT - values.shape[-1])) for values in gram_rule(length.clamp(min=SHORT + 1)))
+    long = (length > SHORT).unsqueeze(-1)
+    counted = (each < length.unsqueeze(-1)).to(length.dtype)
+    return torch.where(long, nodes, each).movedim(-1, 0), torch.where(long, weights, counted).movedim(-1, 0)
