@@ -11,7 +11,14 @@ tensor([44.0676, 91.8647, 44.0676])
 >>> urn.sample((2,)).sum(-1)                    # exact draws; 180 balls each
 tensor([180., 180.])
 
-Learning ω from counts is maximum likelihood by `log_prob`. Learning ω inside a model, where only a function of the draw is observed, needs
+Learning ω from counts is maximum likelihood, by `fit`, with standard errors, intervals and tests. (Balls that are taken one after another,
+in competition, follow `WalleniusHypergeometric`.)
+
+>>> from diffurn import fit
+>>> fit(counts=[50, 80, 50], group_sizes=[200, 200, 200], reference=0).weights
+tensor([1.0000, 1.9976, 1.0000], dtype=torch.float64)
+
+Learning ω inside a model, where only a function of the draw is observed, needs
 gradients *through* the draw: `rsample`, with an estimator of your choice (`CovarianceST` by default: a hard exact draw whose backward
 pass multiplies by the exact covariance).
 
@@ -25,6 +32,8 @@ torch.Size([3])
 from diffurn import kl  # noqa: F401 (registers the divergences)
 from diffurn.estimators import CovarianceST, ExponentialAnnealing, GumbelDraw, GumbelSoftmax, neuralsort, score_surrogate, select_top
 from diffurn.fisher import FisherHypergeometric
+from diffurn.inference import FitResult, exact_test, fit
+from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
 
@@ -32,9 +41,13 @@ __all__ = [
     "CovarianceST",
     "ExponentialAnnealing",
     "FisherHypergeometric",
+    "FitResult",
     "GumbelDraw",
     "GumbelSoftmax",
+    "WalleniusHypergeometric",
     "__version__",
+    "exact_test",
+    "fit",
     "neuralsort",
     "score_surrogate",
     "select_top",

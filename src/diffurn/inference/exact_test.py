@@ -1,0 +1,249 @@
+"""Fisher's exact test of a 2×2 table, its conditional odds ratio and its exact confidence interval, for batches of tables of any size."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+from diffurn import exact
+from diffurn.exact.chunks import in_chunks
+from diffurn.validation import as_float_tensor, as_integer_tensor, require, require_broadcast
+
+Alternative = Literal["two-sided", "less", "greater"]
+_ALTERNATIVES = ("two-sided", "less", "greater")
+# Outcomes this much more probable than the observed one still count as no more probable: symmetric outcomes differ by rounding.
+_TIE = 1e-7
+# Elements per table of the largest intermediate, the terms of a tail.
+_WORK = 64
+_MOST_STEPS = 80
+# Newton converges quadratically: after a step this small the error is at rounding.
+_SMALL_STEP = 1e-10
+
+
+class ConfidenceInterval(NamedTuple):
+    """The ends of an interval, each of the shape of the batch."""
+
+    low: Tensor
+    high: Tensor
+
+
+@dataclass(frozen=True)
+class ExactTest:
+    """What `exact_test` found; all tensors are float64 and have the shape of the batch."""
+
+    p_value: Tensor
+    log_p_value: Tensor
+    odds: Tensor
+    alternative: Alternative
+    table: Tensor = field(repr=False)
+
+    @cached_property
+    def odds_ratio(self) -> Tensor:
+        """The conditional maximum likelihood estimate: the odds ω whose law has the observed count as its mean.
+
+        It is 0 or inf at the ends of the support, and nan where a margin is zero.
+        """
+        with torch.no_grad():
+            return in_chunks(_conditional_estimate, self.table, events=(2,), work=_WORK)
+
+    def confidence_interval(self, level: float = 0.95, alternative: Alternative | None = None) -> ConfidenceInterval:
+        """The odds that the exact one-sided tests do not reject; 0 and inf where the observed count is at an end of its support.
+
+        Args:
+            level: of confidence, between 0 and 1; each end of a two-sided interval has half of the rest.
+            alternative: "less" has the ends 0 and an upper bound, "greater" a lower bound and inf; that of the test by default.
+        """
+        if not 0 < level < 1:
+            raise ValueError(f"level is {level}, but it must be a number between 0 and 1")
+        alternative = _checked_alternative(self.alternative if alternative is None else alternative)
+        outside = torch.tensor((1 - level) / (2 if alternative == "two-sided" else 1), dtype=torch.float64, device=self.table.device)
+        observed = self.table[..., 0, 0]
+        low, high = torch.zeros_like(observed), torch.full_like(observed, torch.inf)
+        # P(X ≥ x) grows with ω: it is as small as α at the lower end, and P(X ≤ x) is at the upper.
+        if alternative != "less":
+            low = _odds_at(self.table, observed - 1, torch.logit(outside))
+        if alternative != "greater":
+            high = _odds_at(self.table, observed, -torch.logit(outside))
+        return ConfidenceInterval(low, high)
+
+
+def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-sided") -> ExactTest:
+    r"""Fisher's exact test that the odds ratio of a 2×2 table is `odds`, given both margins.
+
+    With the margins fixed, the count in the first cell follows Fisher's noncentral hypergeometric law with m the row totals, n the
+    total of the first column and weights (ω, 1). The two-sided p-value is the probability of all outcomes no more probable than the
+    observed one (up to a relative 1e-7, so that rounding does not split ties); "less" is P(X ≤ x) and "greater" P(X ≥ x). A table with
+    a margin of zero says nothing: p = 1, and the odds ratio is nan. The cost does not grow with the counts, and `log_p_value` stays
+    finite where the p-value underflows.
+
+    References: R. A. Fisher, *The logic of inductive inference* (1935); J. Cornfield, *A statistical problem arising from retrospective
+    studies* (1956), for the interval.
+
+    Args:
+        table: counts, integers ≥ 0, shape ``(..., 2, 2)``.
+        odds: the odds ratio ω > 0 under the null hypothesis, broadcasting with the batch of tables.
+        alternative: "two-sided", "less" (the true odds ratio is smaller) or "greater".
+
+    Example:
+        >>> test = exact_test([[8, 2], [1, 5]])
+        >>> print(f"{test.p_value:.6f} {test.odds_ratio:.4f}")
+        0.034965 15.4658
+        >>> low, high = test.confidence_interval(0.95)
+        >>> print(f"{low:.4f} {high:.1f}")
+        1.0088 1059.6
+    """
+    alternative = _checked_alternative(alternative)
+    null = as_float_tensor("odds", odds).detach().double()
+    counts = as_integer_tensor("table", table, null.device, check=True).double()
+    if counts.shape[-2:] != (2, 2):
+        raise ValueError(f"table has shape {tuple(counts.shape)}, but its last two dimensions must be 2 and 2")
+    described = {"table": counts.shape[:-2], "odds": null.shape}
+    batch = require_broadcast(described, *described.values())
+    require("odds", null, (null > 0) & (null < torch.inf), "the odds must be a positive finite number")
+    counts, null = counts.expand(*batch, 2, 2), null.expand(batch)
+    with torch.no_grad():
+        log_p = in_chunks(_LOG_P_VALUES[alternative], counts, null.log(), events=(2, 0), work=_WORK)
+    return ExactTest(log_p.exp(), log_p, null, alternative, counts)
+
+
+def _checked_alternative(alternative: Alternative) -> Alternative:
+    if alternative not in _ALTERNATIVES:
+        raise ValueError(f"alternative is {alternative!r}, but it must be one of {', '.join(map(repr, _ALTERNATIVES))}")
+    return alternative
+
+
+def _tilted(table: Tensor, log_odds: Tensor) -> exact.TiltedUrn:
+    """The urn of the first column: its groups are the rows."""
+    sizes, draws = table.sum(-1), table[..., 0].sum(-1)
+    log_weights = torch.stack([log_odds, torch.zeros_like(log_odds)], -1)
+    tilt = exact.log_tilt(log_weights.detach(), sizes, draws)
+    return exact.TiltedUrn(log_weights + tilt.unsqueeze(-1), sizes, draws)
+
+
+def _first_cell(table: Tensor, log_odds: Tensor) -> exact.Marginal:
+    """The law of the first cell, given the margins."""
+    urn = _tilted(table, log_odds)
+    mean = exact.mean(urn.log_odds.detach(), urn.group_sizes, urn.draws)[..., 0]
+    own, others = (urn.log_odds[..., 0], urn.group_sizes[..., 0]), (urn.log_odds[..., 1:], urn.group_sizes[..., 1:])
+    return exact.Marginal(*own, *others, urn.draws, exact.log_mass(*urn), mean)
+
+
+def _log_p_less(table: Tensor, log_odds: Tensor) -> Tensor:
+    return _first_cell(table, log_odds).log_tails(table[..., 0, 0])[0]
+
+
+def _log_p_greater(table: Tensor, log_odds: Tensor) -> Tensor:
+    return _first_cell(table, log_odds).log_tails(table[..., 0, 0] - 1)[1]
+
+
+def _log_p_two_sided(table: Tensor, log_odds: Tensor) -> Tensor:
+    law, x = _first_cell(table, log_odds), table[..., 0, 0]
+    threshold = law.log_prob(x) + _TIE
+    peak = _peak(law)
+    left = x < peak
+    matching = _first_as_improbable(law, threshold, peak, left)
+    # Two tails: up to the lower of the two points, and from the upper one on.
+    lower_end, upper_start = torch.where(left, x, matching), torch.where(left, matching, x)
+    lower, upper = law.log_tails(lower_end)[0], law.log_tails(upper_start - 1)[1]
+    return torch.where(law.log_prob(peak) <= threshold, 0.0, torch.logaddexp(lower, upper)).clamp(max=0)
+
+
+def _peak(law: exact.Marginal) -> Tensor:
+    """The most probable count, which is less than one away from the mean (the count is a sum of independent Bernoullis)."""
+    below = torch.floor(law.mean).maximum(law.lowest)
+    above = (below + 1).minimum(law.highest)
+    return torch.where(law.log_prob(above) > law.log_prob(below), above, below)
+
+
+def _first_as_improbable(law: exact.Marginal, threshold: Tensor, peak: Tensor, upward: Tensor) -> Tensor:
+    """Away from the peak, the first count with log P ≤ threshold, or one beyond the end of the support: by bisection."""
+    sign = torch.where(upward, 1.0, -1.0)
+    near = torch.zeros_like(peak)
+    far = torch.where(upward, law.highest - peak, peak - law.lowest) + 1
+    for _ in range((int(far.max()) - 1).bit_length() if far.numel() else 0):
+        middle = torch.floor((near + far) / 2)
+        improbable = law.log_prob(peak + sign * middle) <= threshold
+        near, far = torch.where(improbable, near, middle), torch.where(improbable, middle, far)
+    return peak + sign * far
+
+
+_LOG_P_VALUES = {"two-sided": _log_p_two_sided, "less": _log_p_less, "greater": _log_p_greater}
+
+
+def _rough_log_odds_ratio(table: Tensor) -> Tensor:
+    """Of the table with half a count added to each cell."""
+    cells = (table + 0.5).log()
+    return cells[..., 0, 0] + cells[..., 1, 1] - cells[..., 0, 1] - cells[..., 1, 0]
+
+
+def _smallest_first(table: Tensor) -> tuple[Tensor, Tensor]:
+    """The table with rows and columns swapped such that its first cell is the smallest, and whether that inverts its odds ratio."""
+    smallest = table.flatten(-2).argmin(-1)
+    row, column = smallest // 2, smallest % 2
+    table = torch.where((row == 1)[..., None, None], table.flip(-2), table)
+    return torch.where((column == 1)[..., None, None], table.flip(-1), table), row != column
+
+
+def _conditional_estimate(table: Tensor) -> Tensor:
+    """Newton's method for E_ω[X] = x in log ω, on the log-odds of the mean's place within the support.
+
+    There it is all but a straight line: a sum of independent Bernoullis has a slope ≤ 1, and ½ is hardly gone below. The smallest cell,
+    whose support begins at zero, has the mean with the smallest error.
+    """
+    table, inverted = _smallest_first(table)
+    x, log_odds = table[..., 0, 0], _rough_log_odds_ratio(table)
+    highest = torch.minimum(table[..., 0, :].sum(-1), table[..., 0].sum(-1))
+    interior = (x > 0) & (x < highest)
+    target = torch.where(interior, torch.log(x / (highest - x)), 0.0)
+    for _ in range(_MOST_STEPS):
+        urn = _tilted(table, log_odds)
+        mean, variance = exact.mean(*urn)[..., 0], exact.variance(*urn)[..., 0]
+        slope = (variance * highest / (mean * (highest - mean))).clamp(0.25, 1.0)
+        step = torch.where(interior, (target - torch.log(mean / (highest - mean))) / slope, 0.0)
+        log_odds = log_odds + step
+        if bool((step.abs() <= _SMALL_STEP * (1 + log_odds.abs())).all()):
+            break
+    extreme = torch.where(highest == 0, torch.nan, torch.where(x > 0, torch.inf, -torch.inf))
+    log_odds = torch.where(interior, log_odds, extreme)
+    return torch.where(inverted, -log_odds, log_odds).exp()
+
+
+def _odds_at(table: Tensor, x: Tensor, logit: Tensor) -> Tensor:
+    """The odds ω with logit P_ω(X > x) = logit; 0 and inf where P is 1 or 0 whatever ω is."""
+    return in_chunks(_solve_odds, table, x, logit, events=(2, 0, 0), work=_WORK)
+
+
+def _solve_odds(table: Tensor, x: Tensor, logit: Tensor) -> Tensor:
+    """Newton's method in log ω within a bracket: the slope of logit P, E[X | X > x] - E[X | X ≤ x], is at least one."""
+    law = _first_cell(table, _rough_log_odds_ratio(table))
+    never, always = x >= law.highest, x < law.lowest
+    settled = never | always
+    inside = x.clamp(law.lowest, (law.highest - 1).maximum(law.lowest))
+    log_odds = _rough_log_odds_ratio(table)
+    low, high = torch.full_like(log_odds, -torch.inf), torch.full_like(log_odds, torch.inf)
+    for _ in range(_MOST_STEPS):
+        excess, slope = _logit_and_slope(table, log_odds, inside)
+        excess, slope = torch.where(settled, 0.0, excess - logit), torch.where(settled, 1.0, slope)
+        # The root lies between here and where the smallest possible slope would put it.
+        low = torch.where(excess < 0, log_odds, low.maximum(log_odds - excess))
+        high = torch.where(excess > 0, log_odds, high.minimum(log_odds - excess))
+        step = excess / slope.clamp(min=1)
+        proposal = log_odds - step
+        log_odds = torch.where((proposal >= low) & (proposal <= high), proposal, 0.5 * (low + high))
+        if bool((step.abs() <= _SMALL_STEP * (1 + log_odds.abs())).all()):
+            break
+    return torch.where(never, torch.inf, torch.where(always, 0.0, log_odds.exp()))
+
+
+def _logit_and_slope(table: Tensor, log_odds: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """logit P(X > x) and its derivative in the log-odds."""
+    with torch.enable_grad():
+        log_odds = log_odds.detach().requires_grad_()
+        lower, upper = _first_cell(table, log_odds).log_tails(x)
+        logit = upper - lower
+        (slope,) = torch.autograd.grad(logit.sum(), log_odds)
+    return logit.detach(), slope

@@ -1,0 +1,69 @@
+"""Penalties: ridge and Firth's."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from diffurn import exact
+from diffurn.exact.quadrature import NODES
+from diffurn.inference.likelihood import Evaluation, row_log_weights, tiles
+from diffurn.inference.newton import Objective, Penalty, solve
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """-½ λ ‖β‖², of the coefficients orthogonal to the gauge: log ω centred, or β."""
+
+    strength: float
+    name: str = "ridge"
+
+    def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
+        free = torch.eye(coefficients.shape[-1], dtype=coefficients.dtype, device=coefficients.device) - objective.gauge
+        shrunk = (free @ coefficients.unsqueeze(-1)).squeeze(-1)
+        return Evaluation(
+            likelihood.value - 0.5 * self.strength * shrunk.square().sum(-1),
+            likelihood.score - self.strength * shrunk,
+            likelihood.information + self.strength * free,
+        )
+
+
+@dataclass(frozen=True)
+class Firth:
+    """½ log det of the information, Jeffreys' prior: removes the leading term of the bias, and keeps every estimate finite.
+
+    Newton's method goes on with the information as its metric.
+    """
+
+    name: str = "firth"
+
+    def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
+        free = torch.eye(coefficients.shape[-1], dtype=coefficients.dtype, device=coefficients.device) - objective.gauge
+        inverse = solve(likelihood.information, free, objective.gauge)
+        log_det = torch.linalg.slogdet(likelihood.information + objective.gauge).logabsdet
+        slope = 0.5 * _slope_of_trace(objective, coefficients, inverse)
+        return Evaluation(likelihood.value + 0.5 * log_det, likelihood.score + slope, likelihood.information)
+
+
+def _slope_of_trace(objective: Objective, coefficients: Tensor, fixed: Tensor) -> Tensor:
+    """∂/∂β Σ f tr(fixed · features' Cov features), ``(D, p)``: the third cumulants, by autograd through the exact covariance."""
+    sample, slope = objective.sample, torch.zeros_like(coefficients)
+    sets, rows, groups = sample.counts.shape
+    for some, part in tiles(sets, rows, groups * groups * NODES[1], coefficients.device):
+        features = None if sample.features is None else sample.features[some, part]
+        sizes, frequencies = sample.group_sizes[some, part], sample.frequencies[some, part]
+        weights = fixed[some].unsqueeze(1) if features is None else features @ fixed[some].unsqueeze(1) @ features.mT
+        with torch.enable_grad():
+            beta = coefficients[some].detach().requires_grad_()
+            log_weights = row_log_weights(features, beta, sizes.shape[1])
+            draws = sample.counts[some, part].sum(-1).round()
+            covariance = exact.covariance(log_weights, sizes, draws)
+            trace = (frequencies * (weights * covariance).sum((-1, -2))).sum()
+            slope[some] += torch.autograd.grad(trace, beta)[0]
+    return slope
+
+
+def penalty_of(name: str | None, ridge: float) -> Penalty | None:
+    return None if name is None else Ridge(ridge) if name == "ridge" else Firth()

@@ -1,0 +1,543 @@
+"""Fitting ω from counts: against published figures, brute force, SciPy and statsmodels."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.stats import chi2, norm
+from statsmodels.stats.multitest import multipletests
+
+import fit_oracles as oracle
+from diffurn import FisherHypergeometric
+from diffurn.exact.score import log_prob_and_derivatives
+from diffurn.inference import fit, start
+
+INF, NAN = math.inf, math.nan
+ABOARD, SAVED, CLASSES = [325, 285, 706, 885], [203, 118, 178, 212], ["first", "second", "third", "crew"]
+# four rows of three groups, small enough to list every outcome
+COUNTS = [[2, 1, 3], [1, 2, 2], [3, 1, 0], [0, 2, 4]]
+SIZES = [[4, 3, 5], [2, 4, 6], [4, 4, 2], [3, 2, 5]]
+
+
+def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
+    torch.testing.assert_close(torch.as_tensor(actual).cpu(), torch.as_tensor(expected).double(), rtol=0, atol=tolerance, equal_nan=True)
+
+
+def oracle_fit(counts: oracle.Rows, sizes: oracle.Rows, reference: int) -> tuple[np.ndarray, float]:
+    features = oracle.indicators(len(counts), len(counts[0]), reference)
+    return oracle.maximum(oracle.log_likelihood(counts, sizes, features), np.zeros(features.shape[-1]))
+
+
+# --- the estimate -----------------------------------------------------------------------------------------------------------------------
+
+
+def test_the_titanic_gives_the_published_weights() -> None:
+    result = fit(SAVED, ABOARD, groups=CLASSES, reference="crew")
+    assert_close(result.weights, [5.278, 2.242, 1.070, 1.0], 5e-4)
+    assert_close(-result.log_likelihood, 8.988, 5e-4)
+    assert_close(-result.central_log_likelihood, 99.394, 5e-4)
+    assert bool(result.converged)
+
+
+def test_log_prob_score_and_information_are_those_of_the_listed_outcomes() -> None:
+    for seed in range(20):
+        random = np.random.default_rng(seed)
+        sizes = random.integers(0, 5, 4)
+        sizes[0] += 1
+        log_weights = 2 * random.standard_normal(4)
+        draws = int(random.integers(1, sizes.sum() + 1))
+        outcomes = oracle.support(tuple(sizes.tolist()), draws)
+        counts = outcomes[random.integers(len(outcomes))]
+        mean, covariance = oracle.moments(sizes.tolist(), draws, log_weights)
+        value, score, information = log_prob_and_derivatives(
+            *(torch.as_tensor(v, dtype=torch.float64) for v in (log_weights, sizes, counts))
+        )
+        assert_close(value, oracle.row_log_prob(counts.astype(int).tolist(), sizes.tolist(), log_weights), 1e-12)
+        assert_close(score, counts - mean, 1e-12)
+        assert_close(information, covariance, 1e-12)
+
+
+@pytest.mark.parametrize("reference", [0, 2])
+def test_the_estimate_and_its_errors_are_those_of_a_general_optimiser(reference: int) -> None:
+    result = fit(COUNTS, SIZES, reference=reference)
+    beta, value = oracle_fit(COUNTS, SIZES, reference)
+    free = [j for j in range(3) if j != reference]
+    features = oracle.indicators(4, 3, reference)
+    covariance = np.linalg.inv(oracle.information(COUNTS, SIZES, features, result.coefficients[free].numpy()))
+    assert_close(result.coefficients[free], beta, 1e-6)
+    assert_close(result.log_likelihood, value, 1e-10)
+    assert_close(result.covariance[free][:, free], covariance, 1e-9)
+    assert_close(result.standard_errors[free], np.sqrt(np.diag(covariance)), 1e-9)
+    assert float(result.standard_errors[reference]) == 0
+    assert_close(result.upper[free] - result.coefficients[free], norm.ppf(0.975) * np.sqrt(np.diag(covariance)), 1e-9)
+
+
+def test_a_centred_fit_has_geometric_mean_one_and_the_same_ratios() -> None:
+    centred, relative = fit(COUNTS, SIZES), fit(COUNTS, SIZES, reference=0)
+    assert_close(centred.coefficients.sum(), 0.0, 1e-12)
+    assert_close(centred.coefficients - centred.coefficients[0], relative.coefficients, 1e-12)
+    assert_close(centred.covariance.sum(-1), [0.0, 0.0, 0.0], 1e-12)
+
+
+def test_one_row_is_explained_exactly() -> None:
+    result = fit(SAVED, ABOARD)
+    assert_close(result.expected, SAVED, 1e-9)
+    assert_close(result.predict(ABOARD, 711), SAVED, 1e-9)
+
+
+def test_populations_of_billions_are_fitted_as_well() -> None:
+    sizes = torch.tensor([10**9, 2 * 10**9, 5 * 10**8])
+    log_weights = torch.tensor([0.0, 1.0, -0.5])
+    counts = FisherHypergeometric(sizes, 10**9, log_weights=log_weights).mean.round()
+    counts[0] += 10**9 - counts.sum()
+    result = fit(counts, sizes, reference=0)
+    assert bool(result.converged)
+    assert_close(result.coefficients, log_weights, 1e-8)
+
+
+def test_the_wallenius_fit_has_no_slope_left_and_fog_s_law_behind_it() -> None:
+    # the oracle: outcomes built up ball by ball
+    def log_prob(counts: list[int], sizes: list[int], log_weights: np.ndarray) -> float:
+        states = {(0,) * len(sizes): 1.0}
+        for _ in range(sum(counts)):
+            following: dict[tuple[int, ...], float] = {}
+            for state, p in states.items():
+                rates = np.exp(log_weights) * (np.array(sizes) - np.array(state))
+                for j in np.flatnonzero(rates):
+                    after = tuple(s + (k == j) for k, s in enumerate(state))
+                    following[after] = following.get(after, 0.0) + p * rates[j] / rates.sum()
+            states = following
+        return math.log(states[tuple(counts)])
+
+    result = fit(COUNTS, SIZES, model="wallenius", reference=2)
+    beta, value = oracle.maximum(
+        lambda b: sum(log_prob(x, m, np.array([*b, 0.0])) for x, m in zip(COUNTS, SIZES, strict=True)), np.zeros(2)
+    )
+    assert_close(result.coefficients[:2], beta, 1e-6)
+    assert_close(result.log_likelihood, value, 1e-9)
+
+
+# --- many rows, many data sets ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_batch_of_data_sets_gives_what_each_gives_alone() -> None:
+    sizes = torch.tensor([[30, 20, 40], [10, 25, 15]])
+    counts = FisherHypergeometric(sizes, torch.tensor([40, 20]), log_weights=torch.tensor([0.0, 1.0, -1.0])).sample((2, 3))
+    counts[1, 2, :, 0] = torch.tensor([0.0, 0.0])  # one of them separated
+    batch = fit(counts, sizes, interval="profile")
+    assert batch.coefficients.shape == (2, 3, 3)
+    assert batch.covariance.shape == (2, 3, 3, 3)
+    assert batch.log_likelihood.shape == batch.parameters.shape == (2, 3)
+    for index in ((0, 0), (0, 2), (1, 2)):
+        alone, picked = fit(counts[index], sizes, interval="profile"), batch[index]
+        for name in (
+            "coefficients",
+            "standard_errors",
+            "covariance",
+            "lower",
+            "upper",
+            "log_likelihood",
+            "central_log_likelihood",
+            "expected",
+        ):
+            assert_close(getattr(picked, name), getattr(alone, name), 1e-9)
+        assert picked.summary() == alone.summary()
+    assert_close(batch.goodness_of_fit().statistic[1], batch[1].goodness_of_fit().statistic, 1e-12)
+    with pytest.raises(ValueError, match=r"summary is for a single data set"):
+        batch.summary()
+    with pytest.raises(IndexError):
+        batch[0, 0][0]
+
+
+@pytest.mark.parametrize("model", ["fisher", "wallenius"])
+def test_frequencies_stand_for_repeated_rows(model: str) -> None:
+    times = torch.tensor([3, 0, 1, 5])
+    short = fit(COUNTS, SIZES, frequencies=times, model=model)
+    long = fit(torch.tensor(COUNTS).repeat_interleave(times, 0), torch.tensor(SIZES).repeat_interleave(times, 0), model=model)
+    for name in ("coefficients", "covariance", "log_likelihood", "central_log_likelihood", "observed"):
+        assert_close(getattr(short, name), getattr(long, name), 1e-9)
+    assert int(short.rows) == int(long.rows) == 9
+    assert int(short.draws) == int(long.draws)
+    if model == "wallenius":  # whose moments are expensive
+        return
+    assert_close(short.expected, long.expected, 1e-9)
+    assert_close(short.goodness_of_fit().statistic, long.goodness_of_fit().statistic, 1e-9)
+    assert torch.equal(short.goodness_of_fit().degrees_of_freedom, long.goodness_of_fit().degrees_of_freedom)
+
+
+def test_rows_of_equal_urns_are_merged_without_a_trace() -> None:
+    sizes, log_weights = torch.tensor([6, 4, 5]), torch.tensor([0.0, 0.7, -0.7])
+    counts = FisherHypergeometric(sizes, 7, log_weights=log_weights).sample((50,))
+    result = fit(counts, sizes)
+    assert result.solution.objective.sample.counts.shape[1] == 1
+    rows = [[int(v) for v in row] for row in counts.tolist()]
+    features = oracle.indicators(50, 3, 0)
+    beta = (result.coefficients - result.coefficients[0])[1:].numpy()
+    assert_close(result.log_likelihood, oracle.log_likelihood(rows, [sizes.tolist()] * 50, features)(beta), 1e-10)
+    mean, covariance = oracle.moments(sizes.tolist(), 7, result.coefficients.numpy())
+    deviation = counts.numpy() - mean
+    assert_close(result.goodness_of_fit().statistic, (deviation @ np.linalg.pinv(covariance) * deviation).sum(), 1e-8)
+
+
+def test_very_many_rows_start_from_a_subsample(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes = torch.randint(3, 40, (3_000, 3))
+    draws = (sizes.sum(-1) * torch.rand(3_000)).long() + 1
+    counts = FisherHypergeometric(sizes, draws, log_weights=torch.tensor([0.0, 0.5, 1.0])).sample()
+    cold = fit(counts, sizes)
+    monkeypatch.setattr(start, "MANY_ROWS", 1_000)
+    monkeypatch.setattr(start, "SUBSAMPLE", 500)
+    state = torch.get_rng_state()
+    warm = fit(counts, sizes)
+    assert torch.equal(state, torch.get_rng_state())
+    assert_close(warm.coefficients, cold.coefficients, 1e-12)
+    assert int(warm.iterations) <= 2
+
+
+def test_progress_counts_every_row_of_a_pass() -> None:
+    seen: list[tuple[int, int]] = []
+    fit(COUNTS, SIZES, progress=lambda done, total: seen.append((done, total)))
+    assert seen
+    assert set(seen) == {(4, 4)}
+
+
+def test_tensors_arrays_lists_and_frames_are_read_alike() -> None:
+    expected = fit(COUNTS, SIZES).coefficients
+    names = ["a", "b", "c"]
+    frame = fit(pd.DataFrame(COUNTS, columns=names), pd.DataFrame(SIZES, columns=names), reference="b")
+    assert frame.groups == frame.names == ("a", "b", "c")
+    assert frame.reference == "b"
+    assert_close(frame.coefficients, expected - expected[1], 1e-12)
+    assert_close(fit(np.array(COUNTS), torch.tensor(SIZES, dtype=torch.int32)).coefficients, expected, 1e-12)
+    series = fit(pd.Series(SAVED, index=CLASSES), ABOARD)
+    assert series.groups == tuple(CLASSES)
+
+
+def test_a_fit_runs_where_its_counts_are(device: torch.device) -> None:
+    here = fit(torch.tensor(COUNTS), torch.tensor(SIZES), interval="profile")
+    there = fit(torch.tensor(COUNTS, device=device), torch.tensor(SIZES, device=device), interval="profile")
+    assert there.coefficients.device.type == device.type
+    for name in ("coefficients", "covariance", "lower", "upper", "expected", "p_values"):
+        assert_close(getattr(there, name), getattr(here, name), 1e-9)
+    assert there.summary() == here.summary()
+    chain = [torch.tensor(values, device=device) for values in CHAIN]
+    assert_close(fit(*chain).coefficients, fit(*CHAIN).coefficients, 1e-9)
+    assert_close(fit(*chain, penalty="firth").coefficients, fit(*CHAIN, penalty="firth").coefficients, 1e-7)
+    features = torch.randn(4, 4, 2)
+    assert_close(fit(*chain, covariates=features.to(device)).coefficients, fit(*CHAIN, covariates=features).coefficients, 1e-7)
+
+
+def test_an_urn_of_one_group_has_nothing_to_tell() -> None:
+    result = fit([3], [5])
+    assert_close(result.coefficients, [0.0], 0)
+    assert int(result.parameters) == 0
+    assert_close(result.goodness_of_fit().statistic, 0.0, 0)
+    assert "saturated" in result.summary()
+
+
+# --- separation -------------------------------------------------------------------------------------------------------------------------
+
+
+def test_a_group_never_drawn_has_weight_zero_and_an_upper_bound() -> None:
+    counts, sizes = [[2, 0, 3], [1, 0, 2]], [[4, 3, 5], [2, 2, 6]]
+    result = fit(counts, sizes, reference=0)
+    assert_close(result.coefficients[1], -INF, 0)
+    assert_close(result.standard_errors[1], INF, 0)
+    assert_close(result.lower[1], -INF, 0)
+    value = oracle.log_likelihood(counts, sizes, oracle.indicators(2, 3, 0))
+    target = float(result.log_likelihood) - norm.ppf(0.975) ** 2 / 2
+    assert_close(result.upper[1], oracle.profile_end(value, np.array([1.0, 0.0]), target, -20.0, 5.0), 1e-6)
+    # what is left is the urn of the other two
+    rest = fit([[2, 3], [1, 2]], [[4, 5], [2, 6]], reference=0)
+    assert_close(result.coefficients[[0, 2]], rest.coefficients, 1e-9)
+    assert_close(result.standard_errors[[0, 2]], rest.standard_errors, 1e-9)
+    assert_close(result.log_likelihood, rest.log_likelihood, 1e-10)
+    assert_close(result.expected, result.observed, 1e-6)
+    assert "2 was never drawn" in result.summary()
+    assert int(result.parameters) == 2
+
+
+def test_a_group_always_drawn_has_infinite_weight_and_a_lower_bound() -> None:
+    counts, sizes = [[4, 1, 3], [2, 2, 2]], [[4, 3, 5], [2, 4, 6]]
+    result = fit(counts, sizes, reference=2)
+    assert_close(result.coefficients[0], INF, 0)
+    assert_close(result.upper[0], INF, 0)
+    value = oracle.log_likelihood(counts, sizes, oracle.indicators(2, 3, 2))
+    target = float(result.log_likelihood) - norm.ppf(0.975) ** 2 / 2
+    assert_close(result.lower[0], oracle.profile_end(value, np.array([1.0, 0.0]), target, 20.0, -5.0), 1e-6)
+    assert "1 was always drawn" in result.summary()
+    null = oracle.maximum(lambda b: value(np.array([0.0, b[0]])), np.zeros(1))[1]
+    assert_close(result.p_values[0], chi2.sf(2 * (float(result.log_likelihood) - null), 1), 1e-7)
+
+
+# blocks {a, b}, then {c, d}: c and d are drawn only where a and b are used up
+CHAIN = ([[2, 1, 0, 0], [1, 2, 0, 0], [3, 3, 1, 2], [3, 3, 2, 1]], [[3, 3, 4, 4]] * 4)
+
+
+def test_blocks_drawn_one_after_the_other_are_fitted_each_on_its_own() -> None:
+    result = fit(*CHAIN, groups="abcd", reference="a")
+    assert_close(result.coefficients[2:], [-INF, -INF], 0)
+    assert math.isfinite(float(result.coefficients[1]))
+    pairs = result.contrasts(None)
+    within = dict(zip(pairs.pairs, pairs.estimate.tolist(), strict=True))
+    assert within["a", "c"] == INF
+    second_block = fit([[1, 2], [2, 1]], [[4, 4], [4, 4]])
+    assert_close(within["c", "d"], second_block.coefficients[0] - second_block.coefficients[1], 1e-9)
+    assert "c and d: drawn only after all of a and b had been" in result.summary()
+    seen_from_below = fit(*CHAIN, groups="abcd", reference="c")
+    assert_close(seen_from_below.coefficients[:2], [INF, INF], 0)
+
+
+def test_a_centred_fit_measures_against_the_largest_block_then_the_one_of_most_draws() -> None:
+    result = fit(*CHAIN, groups="abcd")  # two blocks of two groups; 18 draws of a and b, 6 of c and d
+    assert_close(result.coefficients[:2].sum(), 0.0, 1e-12)
+    assert_close(result.coefficients[2:], [-INF, -INF], 0)
+    larger = fit([[9, 1, 1, 2], [9, 2, 2, 1]], [9, 3, 3, 3])  # the first group is always drawn
+    assert_close(larger.coefficients[0], INF, 0)
+    assert_close(larger.coefficients[1:].sum(), 0.0, 1e-12)
+
+
+def test_groups_that_never_compete_are_not_comparable() -> None:
+    result = fit([[2, 1, 0, 0], [0, 0, 1, 2]], [[3, 3, 0, 0], [0, 0, 4, 4]], reference=0)
+    assert_close(result.coefficients[2:], [NAN, NAN], 0)
+    assert_close(result.lower[2:], [NAN, NAN], 0)
+    assert int(result.parameters) == 2
+    assert "not comparable" in result.summary()
+    assert_close(fit([[2, 1], [2, 1]], [[2, 1], [2, 1]]).coefficients[1], NAN, 0)  # everything was drawn
+    ridge = fit([[2, 1, 0, 0], [0, 0, 1, 2]], [[3, 3, 0, 0], [0, 0, 4, 4]], reference=0, penalty="ridge")
+    assert_close(ridge.coefficients[2:], [NAN, NAN], 0)
+
+
+def test_a_group_without_balls_is_not_estimable_but_no_error() -> None:
+    result = fit([[2, 0, 3], [1, 0, 2]], [[4, 0, 5], [2, 0, 6]], groups=["a", "none", "c"])
+    rest = fit([[2, 3], [1, 2]], [[4, 5], [2, 6]])
+    assert_close(result.coefficients, [float(rest.coefficients[0]), NAN, float(rest.coefficients[1])], 1e-9)
+    assert_close(result.standard_errors[[0, 2]], rest.standard_errors, 1e-9)
+    assert int(result.parameters) == 1
+    assert "none has no ball in any row" in result.summary()
+    assert_close(fit([[2, 0, 3], [1, 0, 2]], [[4, 0, 5], [2, 0, 6]], penalty="firth").coefficients[1], NAN, 0)
+
+
+@st.composite
+def small_tables(draw: st.DrawFn) -> tuple[list[list[int]], list[list[int]]]:
+    groups = draw(st.integers(2, 4))
+    sizes = draw(st.lists(st.lists(st.integers(0, 3), min_size=groups, max_size=groups).filter(any), min_size=1, max_size=4))
+    counts = [[draw(st.integers(0, m)) for m in row] for row in sizes]
+    kept = [(x, m) for x, m in zip(counts, sizes, strict=True) if any(x)]
+    return ([x for x, _ in kept], [m for _, m in kept]) if kept else ([sizes[0]], [sizes[0]])
+
+
+@settings(max_examples=60)
+@given(small_tables())
+def test_every_ratio_is_finite_infinite_or_open_exactly_as_linear_programming_says(table: tuple[list[list[int]], list[list[int]]]) -> None:
+    counts, sizes = table
+    result = fit(counts, sizes)
+    assert bool(result.converged)
+    pairs = result.contrasts(None)
+    present = np.array(sizes).sum(0) > 0
+    unit = np.eye(len(counts[0]))
+    for (first, second), estimate in zip(pairs.pairs, pairs.estimate.tolist(), strict=True):
+        j, k = int(first) - 1, int(second) - 1
+        if not (present[j] and present[k]):
+            assert math.isnan(estimate)
+            continue
+        up, down = (oracle.recession(counts, sizes, sign * (unit[j] - unit[k])) > 1e-6 for sign in (1, -1))
+        expected = NAN if up and down else INF if up else -INF if down else None
+        if expected is None:
+            assert math.isfinite(estimate)
+        else:
+            np.testing.assert_equal(estimate, expected)
+    if bool(result.coefficients.isfinite().all()):
+        means = [oracle.moments(m, sum(x), result.coefficients.numpy())[0] for x, m in zip(counts, sizes, strict=True)]
+        np.testing.assert_allclose(np.sum(means, 0), np.sum(counts, 0), atol=1e-7)
+
+
+# --- intervals, penalties, tests --------------------------------------------------------------------------------------------------------
+
+
+def test_profile_intervals_end_where_the_profile_has_fallen_by_half_a_quantile() -> None:
+    result = fit(COUNTS, SIZES, reference=2, interval="profile", level=0.9)
+    value = oracle.log_likelihood(COUNTS, SIZES, oracle.indicators(4, 3, 2))
+    target = float(result.log_likelihood) - norm.ppf(0.95) ** 2 / 2
+    for j in range(2):
+        middle, contrast = float(result.coefficients[j]), np.eye(2)[j]
+        assert_close(result.lower[j], oracle.profile_end(value, contrast, target, middle, middle - 5), 1e-6)
+        assert_close(result.upper[j], oracle.profile_end(value, contrast, target, middle, middle + 5), 1e-6)
+    assert_close(result.lower[2], 0.0, 0)
+    for mine, other in zip(result.confidence_interval(0.9, "profile"), (result.lower, result.upper), strict=True):
+        assert_close(mine, other, 1e-12)
+
+
+def test_a_ridge_pulls_the_centred_log_weights_together() -> None:
+    strength = 0.7
+    result = fit(COUNTS, SIZES, penalty="ridge", ridge=strength)
+    plain = oracle.log_likelihood(COUNTS, SIZES, oracle.indicators(4, 3, 2))
+
+    def penalised(b: np.ndarray) -> float:
+        centred = np.append(b, 0.0) - np.append(b, 0.0).mean()
+        return plain(b) - strength / 2 * float(centred @ centred)
+
+    beta, _ = oracle.maximum(penalised, np.zeros(2))
+    assert_close((result.coefficients - result.coefficients[2])[:2], beta, 1e-6)
+    assert_close(result.log_likelihood, plain(beta), 1e-6)
+
+
+@pytest.mark.parametrize(
+    ("counts", "sizes"),
+    [
+        (COUNTS, SIZES),
+        ([[1, 0], [1, 0], [1, 0]], [[1, 1], [1, 1], [1, 1]]),  # always the first of two balls
+        ([[1, 0, 1], [1, 0, 1], [0, 0, 1]], [[1, 1, 1]] * 3),
+        ([[4, 0, 2]], [[4, 3, 5]]),
+    ],
+)
+def test_firth_s_penalty_is_half_the_log_determinant_and_keeps_estimates_finite(counts: list[list[int]], sizes: list[list[int]]) -> None:
+    groups = len(counts[0])
+    features = oracle.indicators(len(counts), groups, groups - 1)
+    plain = oracle.log_likelihood(counts, sizes, features)
+    result = fit(counts, sizes, penalty="firth", reference=groups - 1, interval="profile")
+    beta, _ = oracle.maximum(
+        lambda b: plain(b) + 0.5 * np.linalg.slogdet(oracle.information(counts, sizes, features, b))[1], np.zeros(groups - 1)
+    )
+    assert bool(result.converged)
+    assert_close(result.coefficients[:-1], beta, 1e-5)
+    assert bool((result.lower[:-1] < result.coefficients[:-1]).all())
+    assert bool((result.upper[:-1] > result.coefficients[:-1]).all())
+
+
+def test_likelihood_ratio_and_pearson_are_those_of_the_textbook() -> None:
+    result = fit(COUNTS, SIZES)
+    ratio, pearson = result.likelihood_ratio_test(), result.goodness_of_fit()
+    central = sum(oracle.row_log_prob(x, m, np.zeros(3)) for x, m in zip(COUNTS, SIZES, strict=True))
+    assert_close(ratio.statistic, 2 * (float(result.log_likelihood) - central), 1e-9)
+    assert int(ratio.degrees_of_freedom) == 2
+    assert_close(ratio.p_value, chi2.sf(float(ratio.statistic), 2), 1e-12)
+    statistic, rank = 0.0, 0
+    for x, m in zip(COUNTS, SIZES, strict=True):
+        mean, covariance = oracle.moments(m, sum(x), result.coefficients.numpy())
+        statistic += (x - mean) @ np.linalg.pinv(covariance) @ (x - mean)
+        rank += np.linalg.matrix_rank(covariance)
+    assert_close(pearson.statistic, statistic, 1e-9)
+    assert int(pearson.degrees_of_freedom) == rank - 2
+    assert_close(pearson.p_value, chi2.sf(statistic, rank - 2), 1e-10)
+    assert_close(pearson.dispersion, statistic / (rank - 2), 1e-9)
+    assert_close(result.aic, 4 - 2 * float(result.log_likelihood), 1e-12)
+
+
+def test_a_single_row_is_saturated() -> None:
+    result = fit(SAVED, ABOARD)
+    assert int(result.goodness_of_fit().degrees_of_freedom) == 0
+    assert_close(result.goodness_of_fit().p_value, NAN, 0)
+    assert "saturated" in result.summary()
+
+
+@pytest.mark.parametrize(("correction", "theirs"), [("holm", "holm"), ("bonferroni", "bonferroni"), ("benjamini-hochberg", "fdr_bh")])
+def test_contrasts_compare_all_pairs_with_corrected_p_values(correction: str, theirs: str) -> None:
+    result = fit(SAVED, ABOARD, groups=CLASSES)
+    pairs = result.contrasts(correction)
+    assert len(pairs.pairs) == 6
+    assert pairs.pairs[2] == ("first", "crew")
+    relative = fit(SAVED, ABOARD, groups=CLASSES, reference="crew")
+    assert_close(pairs.estimate[2], relative.coefficients[0], 1e-12)
+    assert_close(pairs.standard_error[2], relative.standard_errors[0], 1e-12)
+    assert_close(pairs.p_value, 2 * norm.sf(pairs.z.abs().numpy()), 1e-14)
+    assert_close(pairs.adjusted_p_value, multipletests(pairs.p_value.numpy(), method=theirs)[1], 1e-14)
+
+
+# --- what people and programs read ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("table", "options"),
+    [
+        ((SAVED, ABOARD), {"groups": CLASSES, "reference": "crew"}),
+        (CHAIN, {"groups": ["a" * 60, "b", "c", "d"], "reference": 0}),
+        ((SAVED, [9 * 10**14] * 4), {"penalty": "ridge", "model": "wallenius", "level": 0.999}),
+    ],
+)
+def test_a_summary_fits_a_hundred_columns(table: Any, options: dict[str, Any]) -> None:
+    result = fit(*table, **options)
+    text = result.summary()
+    assert max(map(len, text.splitlines())) <= 100
+    assert f"{int(result.draws)} draws" in text
+
+
+def test_a_frame_and_a_dictionary_hold_the_table() -> None:
+    result = fit(SAVED, ABOARD, groups=CLASSES, reference="crew")
+    frame = result.to_frame()
+    assert list(frame.index) == CLASSES
+    assert list(frame.columns) == ["estimate", "weight", "se", "lower", "upper", "z", "p"]
+    np.testing.assert_allclose(frame["weight"], result.weights.numpy())
+    np.testing.assert_allclose(np.log(frame["upper"]), result.upper.numpy())
+    data = json.loads(json.dumps(fit(*CHAIN, groups="abcd", reference="a").to_dict(), allow_nan=False))
+    assert data["coefficients"][2]["estimate"] == "-inf"
+    assert data["coefficients"][0]["z"] is None
+    assert data["goodness_of_fit"]["degrees_of_freedom"] >= 0
+
+
+def test_the_fitted_urn_draws_and_predicts() -> None:
+    result = fit(SAVED, ABOARD, groups=CLASSES)
+    urn = result.urn([10, 10, 10, 10], 12)
+    assert isinstance(urn, FisherHypergeometric)
+    assert_close(urn.mean, result.predict([10, 10, 10, 10], 12), 0)
+    with pytest.raises(ValueError, match="penalty"):
+        fit(*CHAIN, reference=3).predict([2, 2, 2, 2], 3)
+
+
+# --- bad input --------------------------------------------------------------------------------------------------------------------------
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "shapes": ({"counts": [[1, 2]], "group_sizes": [[3, 3, 3]]}, r"shapes do not broadcast: counts \(1, 2\), group_sizes \(1, 3\)"),
+    "no-groups": ({"counts": 3, "group_sizes": 4}, "last dimension of groups"),
+    "more-than-there-are": ({"counts": [[1, 2, 1], [1, 7, 1]]}, r"counts in row 1, group '2' is 7, but only 4 balls were in the urn"),
+    "negative": ({"counts": [[1, 2, -1], [1, 1, 1]]}, r"counts in row 0, group '3' is -1, but a count must be an integer"),
+    "fraction": ({"group_sizes": [4, 4.5, 4]}, r"group_sizes in row 0, group '2' is 4.5"),
+    "nan": ({"group_sizes": [4, NAN, 4]}, r"group_sizes in row 0, group '2' is nan"),
+    "nothing-drawn": ({"counts": [[1, 2, 1], [0, 0, 0]]}, r"the sum of counts in row 1 is 0, but a row in which nothing was drawn"),
+    "in-a-batch": ({"counts": [[[1, 1, 1]], [[1, 5, 1]]]}, r"data set 1, row 0, group '2' is 5"),
+    "unknown-reference": ({"reference": "x"}, r"reference 'x' is not a group; the groups are 1, 2, 3"),
+    "reference-index": ({"reference": 3}, r"reference 3 is not a group"),
+    "level": ({"level": 95}, r"level is 95, but must lie between 0 and 1"),
+    "interval": ({"interval": "bayes"}, r"interval is 'bayes', but must be one of 'wald', 'profile'"),
+    "model": ({"model": "polya"}, r"model is 'polya', but must be one of 'fisher', 'wallenius'"),
+    "penalty": ({"penalty": "lasso"}, r"penalty is 'lasso', but must be one of None, 'ridge', 'firth'"),
+    "ridge": ({"penalty": "ridge", "ridge": 0}, r"ridge is 0, but must be a finite number above 0"),
+    "negative-frequency": ({"frequencies": [1, -2]}, r"frequencies in row 1 is -2, but a frequency must be an integer ≥ 0"),
+    "frequency-shape": ({"frequencies": [1, 2, 3]}, r"frequencies"),
+    "no-frequency": ({"frequencies": [0, 0]}, r"frequencies are all zero"),
+    "names-of-groups": ({"groups": ["a", "b"]}, r"groups has 2 names, but counts and group_sizes have 3 groups"),
+    "names-twice": ({"groups": ["a", "b", "a"]}, r"'a' occurs twice"),
+    "names-without-covariates": ({"names": ["z"]}, r"there are none"),
+    "absent-reference": ({"counts": [[1, 0, 1]], "group_sizes": [[2, 0, 2]], "reference": 1}, r"reference '2' has no ball in any row"),
+    "firth-and-wallenius": ({"penalty": "firth", "model": "wallenius"}, r"needs model \"fisher\""),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_bad_input_is_named(case: str) -> None:
+    changed, message = BAD[case]
+    arguments = {"counts": [[1, 2, 1], [1, 1, 1]], "group_sizes": [4, 4, 4]} | changed
+    with pytest.raises(ValueError, match=message):
+        fit(arguments.pop("counts"), arguments.pop("group_sizes"), **arguments)
+
+
+def test_frames_of_different_columns_are_refused() -> None:
+    with pytest.raises(ValueError, match="same, in one order"):
+        fit(pd.DataFrame([[1, 2]], columns=["a", "b"]), pd.DataFrame([[3, 3]], columns=["b", "a"]))
+
+
+def test_an_unknown_correction_or_level_is_named() -> None:
+    result = fit(SAVED, ABOARD)
+    with pytest.raises(ValueError, match="correction is 'tukey'"):
+        result.contrasts("tukey")
+    with pytest.raises(ValueError, match="level is 2"):
+        result.confidence_interval(2)
+    with pytest.raises(ValueError, match="method is 'exact'"):
+        result.confidence_interval(method="exact")
