@@ -18,7 +18,8 @@ $(INSTALLED): pyproject.toml constraints.txt
 	@touch $@
 
 demo: $(INSTALLED) ## learn who got a place in the Titanic's boats; figure in build/demo
-	$(BIN)/python examples/titanic.py --out build/demo
+	@mkdir -p build/demo
+	$(BIN)/diffurn fit --example titanic --reference Crew --contrasts --figure build/demo/titanic.png
 
 test: lint types ## lint, types, tests, doctests and the README's code
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'

@@ -1,0 +1,27 @@
+"""The laws that commands offer."""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from diffurn.fisher import FisherHypergeometric
+from diffurn.wallenius import WalleniusHypergeometric
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from torch import Tensor
+
+    from diffurn.urn import Urn
+
+
+class Model(str, Enum):
+    """How balls leave the urn."""
+
+    fisher = "fisher"
+    wallenius = "wallenius"
+
+    def urn(self, group_sizes: Sequence[int], draws: int, weights: Tensor) -> Urn:
+        law: type[Urn] = FisherHypergeometric if self is Model.fisher else WalleniusHypergeometric
+        return law(group_sizes, draws, weights)

@@ -1,0 +1,82 @@
+"""What commands share: errors as one sentence, files that are whole or not there, bars that show progress."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, NoReturn
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+
+def refuse(sentence: str) -> NoReturn:
+    """Ends the command: the sentence on standard error, exit status 2."""
+    typer.echo(f"diffurn: {' '.join(sentence.split())}", err=True)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def refusing(*errors: type[Exception], about: str = "") -> Iterator[None]:
+    """Errors of the user's making become the sentence they carry."""
+    try:
+        yield
+    except errors as problem:
+        refuse(about + str(problem))
+
+
+def check_place(option: str, path: Path) -> None:
+    """Refuses a path that cannot be written, before any long work for it begins."""
+    if "\0" in str(path):
+        refuse(f"{option}: no file can have the name {str(path)!r}")
+    if path.is_dir():
+        refuse(f"{option} {path}: this is a folder; give the name of a file")
+    if not path.parent.is_dir():
+        refuse(f"{option} {path}: the folder {path.parent} does not exist")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        refuse(f"{option} {path}: there is no permission to write it")
+
+
+@contextmanager
+def replacing(option: str, path: Path) -> Iterator[IO[bytes]]:
+    """A file that takes its place only when all went well; until then, and otherwise, what was there stays."""
+    device = path.is_absolute() and path.parts[1] in ("dev", "proc")  # such as /dev/stdout, even where it leads to a plain file
+    path = path if device else Path(os.path.realpath(path))  # a link stays a link
+    temporary = path.with_name(f".diffurn-{os.getpid()}.tmp")
+    try:
+        if device or (path.exists() and not path.is_file()):  # a device or a pipe has nothing to replace
+            with path.open("wb") as file:
+                yield file
+            return
+        with temporary.open("xb") as file:
+            yield file
+        if path.exists():
+            shutil.copymode(path, temporary)
+        os.replace(temporary, path)
+    except OSError as problem:
+        refuse(f"{option} {path}: cannot be written ({problem.strerror or problem})")
+    finally:
+        with suppress(OSError):
+            temporary.unlink()
+
+
+@contextmanager
+def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
+    """A function of what is done and what there is to do; it draws on standard error, where that is a terminal, and leaves no trace."""
+    console = Console(stderr=True)
+    columns = TextColumn(description), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+        task = progress.add_task(description, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total or None)
+
+
+def standard_output() -> Console:
+    """A console for people; letters the terminal has no sign for do not stop it."""
+    if hasattr(sys.stdout, "reconfigure"):
+        sys.stdout.reconfigure(errors="replace")
+    return Console(highlight=False)

@@ -1,0 +1,6 @@
+"""Data: count tables to fit urns to."""
+
+from diffurn.data.counts import EXAMPLES, CountTable, example_counts, read_counts
+from diffurn.data.delimited import CountTableError
+
+__all__ = ["EXAMPLES", "CountTable", "CountTableError", "example_counts", "read_counts"]

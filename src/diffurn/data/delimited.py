@@ -1,0 +1,272 @@
+"""Delimited text as people save it: separators, quotes, encodings, and line numbers as an editor shows them."""
+
+from __future__ import annotations
+
+import codecs
+import csv
+import io
+import math
+import re
+from array import array
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
+from operator import itemgetter
+from typing import IO, Any, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor
+
+T = TypeVar("T")
+
+DELIMITERS = ",;\t"
+LARGEST_INTEGER = 2**53  # up to here float64 holds every integer
+BYTES_AT_ONCE = 1 << 20
+RECORDS_AT_ONCE = 8192
+LONGEST_LINE = 1 << 24
+FOREIGN_FORMATS = {
+    b"PK\x03\x04": "a ZIP archive, perhaps an Excel workbook; export the sheet as CSV",
+    b"\x1f\x8b": "compressed by gzip; unpack it first",
+    b"\xff\xfe": "encoded as UTF-16; save it as UTF-8",
+    b"\xfe\xff": "encoded as UTF-16; save it as UTF-8",
+}
+
+
+class CountTableError(ValueError):
+    """What is wrong with a count table, in which line and column, and what would be right."""
+
+
+class Place(NamedTuple):
+    """Where in a file something is wrong; made into an error by calling it."""
+
+    file: str
+    line: int | None = None
+    column: str | None = None
+
+    def __call__(self, message: str) -> CountTableError:
+        line = "" if self.line is None else f", line {self.line}"
+        column = "" if self.column is None else f", column {quoted(self.column)}"
+        return CountTableError(f"{self.file}{line}{column}: {message}")
+
+
+def quoted(text: str, longest: int = 60) -> str:
+    """Text of a file as messages show it: shortened, and with control characters spelt out."""
+    return repr(text if len(text) <= longest else text[: longest - 1] + "…")
+
+
+class Block(NamedTuple):
+    """Some records of a table, converted: the line each begins on, and its cells by kind."""
+
+    lines: list[int]
+    texts: list[list[str]]  # by column
+    integers: Tensor  # (records, columns), int64
+    reals: Tensor  # (records, columns), float64
+
+
+class Columns(NamedTuple):
+    """Which columns of a table, by position, hold what is wanted."""
+
+    texts: Sequence[int]
+    integers: Sequence[int]
+    reals: Sequence[int]
+
+
+class DelimitedText:
+    """A table of delimited text, read once from start to end in bounded memory.
+
+    Args:
+        stream: its bytes.
+        file: what messages call it.
+        recognised: which column names to look for when the separator is guessed from the header.
+        progress: called with the number of bytes read so far.
+    """
+
+    def __init__(self, stream: IO[bytes], file: str, recognised: Callable[[str], bool], progress: Callable[[int], None]) -> None:
+        self.file = file
+        self._line = 0  # the last line of the latest record
+        lines = _text_lines(stream, file, progress)
+        skipped = 0
+        for first in lines:
+            if first.strip():
+                break
+            skipped += 1
+        else:
+            raise Place(file)("the file is empty; it should hold a line of column names and one line per row of counts")
+        delimiter = _guess_delimiter(first, recognised)
+        self._reader = csv.reader(chain([first], lines), delimiter=delimiter, skipinitialspace=True, strict=True)
+        self._skipped = skipped
+        _, header = next(self._records())
+        self.header = [name.strip() for name in header]
+        seen: set[str] = set()
+        for name in self.header:
+            if name and name in seen:
+                raise Place(file, self.header_line, name)("two columns have this name; every name may occur once")
+            seen.add(name)
+
+    @property
+    def header_line(self) -> int:
+        return self._skipped + 1
+
+    def _records(self) -> Iterator[tuple[int, list[str]]]:
+        """The records that are not blank, each with the line it begins on."""
+        reader = self._reader
+        while True:
+            line = self._skipped + reader.line_num + 1
+            try:
+                record = next(reader)
+            except StopIteration:
+                return
+            except csv.Error as problem:
+                reason = "a quoted cell never ends" if "unexpected end" in str(problem) else str(problem)
+                raise Place(self.file, line)(f"this is not delimited text ({reason}); check the quotes from here on") from None
+            if len(record) > 1 or (record and record[0].strip()):
+                yield line, record
+
+    def blocks(self, columns: Columns) -> Iterator[Block]:
+        """The records after the header, converted, block by block; what cannot be converted is an error that names its place."""
+        records = self._records()
+        while True:
+            lines: list[int] = []
+            rows: list[list[str]] = []
+            for line, record in records:
+                lines.append(line)
+                rows.append(record)
+                if len(rows) == RECORDS_AT_ONCE:
+                    break
+            if not rows:
+                return
+            # Whole columns at once where all is well; cell by cell only to find out what is not.
+            yield self._convert_at_once(lines, rows, columns) or self._convert_by_cell(lines, rows, columns)
+
+    def _convert_at_once(self, lines: list[int], rows: list[list[str]], columns: Columns) -> Block | None:
+        width = len(self.header)
+        if any(len(row) != width for row in rows):
+            return None
+        texts = [[row[column].strip() for row in rows] for column in columns.texts]
+        integers = _numbers(rows, columns.integers, "q", int, torch.int64)
+        reals = _numbers(rows, columns.reals, "d", float, torch.float64)
+        if integers is None or reals is None or not all(map(all, texts)):
+            return None
+        if not bool(((integers >= 0) & (integers <= LARGEST_INTEGER)).all() & reals.isfinite().all()):
+            return None
+        return Block(lines, texts, integers, reals)
+
+    def _convert_by_cell(self, lines: list[int], rows: list[list[str]], columns: Columns) -> Block:
+        texts: list[list[str]] = [[] for _ in columns.texts]
+        integers, reals = array("q"), array("d")
+        for line, row in zip(lines, rows, strict=True):
+            if len(row) != len(self.header):
+                many = "few" if len(row) < len(self.header) else "many"
+                raise Place(self.file, line)(
+                    f"too {many} cells, {len(row)} instead of the {len(self.header)} that the column names ask for"
+                )
+            for of_column, column in zip(texts, columns.texts, strict=True):
+                of_column.append(self._cell(line, row, column, str))
+            integers.extend(self._cell(line, row, column, parse_integer) for column in columns.integers)
+            reals.extend(self._cell(line, row, column, parse_real) for column in columns.reals)
+        return Block(lines, texts, _as_tensor(integers, len(rows), torch.int64), _as_tensor(reals, len(rows), torch.float64))
+
+    def _cell(self, line: int, row: list[str], column: int, parse: Callable[[str], T]) -> T:
+        cell = row[column].strip()
+        try:
+            if not cell:
+                raise ValueError("the cell is empty")
+            return parse(cell)
+        except ValueError as problem:
+            raise Place(self.file, line, self.header[column])(str(problem)) from None
+
+
+def parse_integer(text: str) -> int:
+    """A count: an integer from 0 to 2^53, also written as 12.0 or 1e3."""
+    if re.fullmatch(r"[+-]?[0-9]+", text):
+        number = int(text[:400])  # more digits make no difference to what follows, and Python limits them
+    else:
+        real = parse_real(text)
+        if not real.is_integer():
+            raise ValueError(f"{quoted(text)} is not a whole number, but counts are")
+        number = int(real)
+    if number < 0:
+        raise ValueError(f"{quoted(text)} is negative, but counts are 0 or more")
+    if number > LARGEST_INTEGER:
+        raise ValueError(f"{quoted(text)} is above 2^53 = {LARGEST_INTEGER}, the largest count")
+    return number
+
+
+def parse_real(text: str) -> float:
+    """A finite number in plain notation, with a point for the decimals."""
+    try:
+        number = float(text) if text.isascii() and "_" not in text else math.nan
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        point = "; decimals are written with a point" if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text) else ""
+        raise ValueError(f"{quoted(text)} is not a number{point}")
+    return number
+
+
+def _as_tensor(numbers: array[Any], rows: int, dtype: torch.dtype) -> Tensor:
+    return torch.frombuffer(numbers, dtype=dtype).reshape(rows, -1) if numbers else torch.empty(rows, 0, dtype=dtype)
+
+
+def _numbers(
+    rows: list[list[str]], columns: Sequence[int], typecode: str, parse: Callable[[str], Any], dtype: torch.dtype
+) -> Tensor | None:
+    """The numbers of some columns, or None where one is unusual."""
+    if not columns:
+        return torch.empty(len(rows), 0, dtype=dtype)
+    picked = map(itemgetter(*columns), rows)
+    cells: list[str] = list(picked if len(columns) == 1 else chain.from_iterable(picked))
+    everything = "".join(cells)
+    if "_" in everything or not everything.isascii():  # Python's own numbers, such as 1_000 or ٣, not those of tables
+        return None
+    try:
+        return _as_tensor(array(typecode, map(parse, cells)), len(rows), dtype)
+    except (ValueError, OverflowError):
+        return None
+
+
+def _guess_delimiter(header: str, recognised: Callable[[str], bool]) -> str:
+    """The separator that makes the most names of the header known ones; among equals, the one with most names."""
+
+    def score(delimiter: str) -> tuple[int, int]:
+        try:
+            names = next(csv.reader([header], delimiter=delimiter, skipinitialspace=True))
+        except csv.Error:
+            return 0, 0
+        return sum(recognised(name.strip()) for name in names), len(names)
+
+    return max(DELIMITERS, key=score)
+
+
+def _text_lines(stream: IO[bytes], file: str, progress: Callable[[int], None]) -> Iterator[str]:
+    """The lines of UTF-8 text with their ends, however they end; what is not such text is an error."""
+    decoder = codecs.getincrementaldecoder("utf-8-sig")()
+    pending, line, size = "", 1, 0
+    while True:
+        chunk = stream.read(BYTES_AT_ONCE)
+        if not size:
+            for beginning, description in FOREIGN_FORMATS.items():
+                if chunk.startswith(beginning):
+                    raise Place(file)(f"the file is {description}")
+        size += len(chunk)
+        if b"\0" in chunk:
+            line += len(_split_lines(pending.encode() + chunk[: chunk.index(b"\0")])) - 1
+            raise Place(file, line)("there is a NUL byte, so this is a binary file or UTF-16; a count table is UTF-8 text")
+        try:
+            text = pending + decoder.decode(chunk, final=not chunk)
+        except UnicodeDecodeError as problem:
+            before = _split_lines(pending.encode() + problem.object[: problem.start])
+            byte = f"byte {len(before[-1]) + 1} of the line is 0x{problem.object[problem.start]:02X}"
+            raise Place(file, line + len(before) - 1)(f"{byte}, which is not UTF-8; save the file as UTF-8") from None
+        pieces = list(io.StringIO(text, newline=""))
+        pending = pieces.pop() if chunk and pieces and not pieces[-1].endswith("\n") else ""
+        line += len(pieces)
+        if len(pending) > LONGEST_LINE:
+            raise Place(file, line)(f"the line is longer than {LONGEST_LINE:,} characters, so this is not a table of counts")
+        progress(size)
+        yield from pieces
+        if not chunk:
+            return
+
+
+def _split_lines(data: bytes) -> list[bytes]:
+    return data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
