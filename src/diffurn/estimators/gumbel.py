@@ -94,16 +94,17 @@ class GumbelSoftmax:
     def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
         rows = _rows(urn, number)
         order = self._order(rows)
-        counts, _ = self._chain(_reordered(rows, order))
+        counts, _ = self._chain(_reordered(rows, order), copies=1 if isinstance(self.order, str) else number)
         return counts.gather(-1, order.argsort(-1)).reshape(number, *urn.log_odds.shape)
 
     def draw(self, urn: Any, sample_shape: Sequence[int] = ()) -> GumbelDraw:
         """Draws with everything the chain made; `urn` is a distribution or its `TiltedUrn`."""
         urn = getattr(urn, "tilted", urn)
         shape = torch.Size(sample_shape) + urn.log_odds.shape[:-1]
-        rows = _rows(urn, torch.Size(sample_shape).numel())
+        number = torch.Size(sample_shape).numel()
+        rows = _rows(urn, number)
         order = self._order(rows, one_for_all=True)
-        counts, steps = self._chain(_reordered(rows, order))
+        counts, steps = self._chain(_reordered(rows, order), number)
         back = order[0].argsort().tolist()
         one_hots = [self._one_hot(step) for step in steps] + [torch.ones_like(counts[:, :1])]
         laws = [step.law.log_weights for step in steps] + [torch.zeros_like(counts[:, :1])]
@@ -134,7 +135,7 @@ class GumbelSoftmax:
         rows = _rows(urn, number)
         groups = rows.log_odds.shape[-1]
         order = torch.tensor([group, *(j for j in range(groups) if j != group)], device=rows.log_odds.device).expand(len(rows.draws), -1)
-        counts, steps = self._chain(_reordered(rows, order))
+        counts, steps = self._chain(_reordered(rows, order), number)
         largest = int(urn.group_sizes[..., group].max())
         if steps:
             indicators = _at_least(self._one_hot(steps[0]), steps[0].law.lowest, largest)
@@ -154,13 +155,16 @@ class GumbelSoftmax:
             raise ValueError(f"order is {order.tolist()}, but must be a permutation of the {groups} groups 0 to {groups - 1}")
         return order.to(device).expand(number, -1)
 
-    def _chain(self, rows: TiltedUrn) -> tuple[Tensor, list[_Step]]:
-        """Algorithm 1: every group but the last from its conditional, the last from what is left."""
+    def _chain(self, rows: TiltedUrn, copies: int) -> tuple[Tensor, list[_Step]]:
+        """Algorithm 1: every group but the last from its conditional, the last from what is left.
+
+        The rows are a number of copies of the same urns, whose first groups have one law.
+        """
         counts, steps = [], []
         left = rows.draws + 0 * rows.log_odds.sum(-1)  # a lone group has a gradient as well: zero
         seen = rows.draws  # the hard draws left, with the gradient that later groups may see
         for i in range(rows.log_odds.shape[-1] - 1):
-            step = self._draw_group(rows, i, seen)
+            step = self._draw_group(rows, i, seen, copies if i == 0 else 1)
             count = step.law.lowest + self._one_hot_mean(step)
             hard = step.law.lowest + step.chosen
             left = left - count
@@ -169,13 +173,11 @@ class GumbelSoftmax:
             steps.append(step)
         return torch.stack([*counts, left], -1), steps
 
-    def _draw_group(self, rows: TiltedUrn, i: int, draws_left: Tensor) -> _Step:
+    def _draw_group(self, rows: TiltedUrn, i: int, draws_left: Tensor, copies: int) -> _Step:
         """Algorithm 2, and the perturbation."""
-        later = rows.log_odds[:, i + 1 :], rows.group_sizes[:, i + 1 :]
-        if self.conditionals == "merged":
-            later = merged(*later)
-        nats = _NATS * max(1.0, float(self.temperature))
-        law = conditional(rows.log_odds[:, i], rows.group_sizes[:, i], *later, draws_left, nats)
+        distinct = len(draws_left) // max(1, copies)
+        law = self._law_of_group(rows.log_odds[:distinct], rows.group_sizes[:distinct], draws_left[:distinct], i)
+        law = Conditional(law.lowest.repeat(copies), law.log_weights.repeat(copies, 1))
         perturbed = law.log_weights + gumbel_noise(law.log_weights.shape, law.log_weights)
         chosen = perturbed.detach().argmax(-1)
         if self.rao_blackwell:
@@ -183,6 +185,13 @@ class GumbelSoftmax:
         else:
             soft = torch.softmax(perturbed / self.temperature, -1)
         return _Step(law, perturbed, soft, chosen)
+
+    def _law_of_group(self, log_odds: Tensor, group_sizes: Tensor, draws_left: Tensor, i: int) -> Conditional:
+        later = log_odds[:, i + 1 :], group_sizes[:, i + 1 :]
+        if self.conditionals == "merged":
+            later = merged(*later)
+        nats = _NATS * max(1.0, float(self.temperature))
+        return conditional(log_odds[:, i], group_sizes[:, i], *later, draws_left, nats)
 
     def _noises_that_agree(self, log_weights: Tensor, chosen: Tensor) -> Tensor:
         """Perturbed scores given that the largest is the chosen one: shape (rao_blackwell, rows, W)."""
