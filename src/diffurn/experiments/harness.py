@@ -1,0 +1,184 @@
+"""Runs an experiment unit by unit, so that it can be killed at any moment and resumed by the same call.
+
+A run directory belongs to one experiment with one set of options::
+
+    options.json        experiment, options and units; a run with others is refused
+    environment.json    versions, device and commit, of every start
+    records/<unit>.json what a unit found; written once, whole, and never run again
+    timings.json        seconds a unit; kept apart, so that records do not depend on when they were made
+    logs/<unit>/        scalars for TensorBoard        files/<unit>/    files of the unit's own
+    checkpoints/<unit>.pt   where a unit goes on       tables.json, figures/*.png   written once all units are finished
+
+An experiment is a module with a few functions; add its name to `EXPERIMENTS`, and ``diffurn reproduce coins`` runs it::
+
+    NAME = "coins"
+
+    @dataclass(frozen=True)
+    class Options:
+        seeds: int = 5             # every field can be set on the command line; a field `device` follows --device
+
+        @classmethod
+        def quick(cls) -> Options:
+            return cls(seeds=2)
+
+    def units(options: Options) -> list[str]:
+        return [f"seed{seed}" for seed in range(options.seeds)]
+
+    def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any]:
+        torch.manual_seed(int(unit.removeprefix("seed")))      # a unit seeds itself
+        return {"heads": float(torch.rand(1000).round().mean())}
+
+    def table(results: Results) -> list[Table]:
+        return [Table("Heads", ["unit", "ours"], [[unit, record["heads"]] for unit, record in results.records.items()])]
+
+    def figure(results: Results) -> dict[str, Figure]:
+        return {}
+
+    def run(options: Options, out: Path | None = None, engine: Engine | None = None, progress: Progress | None = None) -> Results:
+        return harness.run(sys.modules[__name__], options, out, engine, progress)
+
+A long unit saves its state now and then with `Workspace.save_checkpoint`, starts with `Workspace.load_checkpoint`, and reports on the way
+with `Workspace.scalars`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import io
+import re
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from diffurn.experiments.engines import Engine, Job, local, same_everywhere
+from diffurn.experiments.records import RunDirectory, RunError, provenance, read_json, write_atomically, write_json
+from diffurn.experiments.tables import Table
+from diffurn.experiments.workspace import Workspace
+
+__all__ = ["EXPERIMENTS", "Engine", "Progress", "Results", "RunError", "Table", "Workspace", "find", "known", "read_tables", "run"]
+
+# Name on the command line -> module, imported when it is asked for.
+EXPERIMENTS = {
+    "ks": "diffurn.experiments.ks",
+    "minimal": "diffurn.experiments.minimal",
+    "categorical": "diffurn.experiments.categorical",
+    "pairs": "diffurn.experiments.pairs",
+    "clustering": "diffurn.experiments.clustering",
+}
+
+# Called with the number of finished units, of all units, and the name of the next one in line ("" at the end).
+Progress = Callable[[int, int, str], None]
+
+
+@dataclass(frozen=True)
+class Results:
+    """What an experiment's `table` and `figure` work from: all its records, in the order of its units."""
+
+    experiment: str
+    options: Any
+    environment: dict[str, str]
+    records: dict[str, dict[str, Any]]
+
+
+def known() -> list[str]:
+    """The names of the experiments this installation has."""
+    return [name for name, module in EXPERIMENTS.items() if importlib.util.find_spec(module) is not None]
+
+
+def find(name: str) -> ModuleType:
+    """The module of the experiment called `name`."""
+    if name not in known():
+        raise RunError(f"there is no experiment {name!r}: choose one of {', '.join(known())}")
+    try:
+        return importlib.import_module(EXPERIMENTS[name])
+    except ModuleNotFoundError as missing:
+        raise RunError(f"the experiment {name} needs {missing.name}: pip install 'diffurn[experiments]'") from missing
+
+
+def run(
+    experiment: ModuleType,
+    options: Any,
+    out: Path | str | None = None,
+    engine: Engine | None = None,
+    progress: Progress | None = None,
+) -> Results:
+    """Runs the units that have no record yet, then writes tables and figures.
+
+    Args:
+        experiment: the module.
+        options: its options.
+        out: the run directory, new or of an earlier part of this run; None keeps nothing.
+        engine: where the units run; in this process by default.
+        progress: told how far the run is.
+    """
+    if out is None:
+        with tempfile.TemporaryDirectory(prefix="diffurn-") as folder:
+            return _run(experiment, options, RunDirectory(Path(folder)), engine or local, progress)
+    directory = RunDirectory(Path(out).resolve())
+    with directory.locked():
+        results = _run(experiment, options, directory, engine or local, progress)
+        _publish(experiment, results, directory.path)
+    return results
+
+
+def _run(experiment: ModuleType, options: Any, directory: RunDirectory, engine: Engine, progress: Progress | None) -> Results:
+    units = experiment.units(options)
+    _require_file_names(units)
+    device = _device(options, engine)
+    directory.claim(experiment.NAME, options, units)
+    with same_everywhere():
+        environment = provenance(device)
+    directory.note_environment(environment)
+
+    records = directory.records()
+    pending = [unit for unit in units if unit not in records]
+    tell = progress or (lambda done, total, unit: None)
+    tell(len(records), len(units), next(iter(pending), ""))
+    jobs = [Job(experiment.__name__, options, unit, directory.path, str(device)) for unit in pending]
+    with closing(engine(jobs)) as outcomes:  # an engine cleans up even where a record cannot be written
+        for outcome in outcomes:
+            directory.write_record(outcome.unit, outcome.record)
+            directory.note_timing(outcome.unit, outcome.seconds)
+            records[outcome.unit] = outcome.record
+            tell(len(records), len(units), next((unit for unit in units if unit not in records), ""))
+    return Results(experiment.NAME, options, environment, {unit: records[unit] for unit in units})
+
+
+def _require_file_names(units: list[str]) -> None:
+    for unit in units:
+        if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._=,+-]{0,99}", unit):
+            raise ValueError(f"the unit {unit!r} cannot be a file name: use up to 100 letters, digits and . _ = , + -")
+    if len(set(units)) < len(units):
+        raise ValueError(f"units must have different names, not {units}")
+
+
+def _device(options: Any, engine: Engine) -> torch.device:
+    name = getattr(options, "device", "cpu")
+    try:
+        device = torch.device(name)
+    except RuntimeError:
+        raise RunError(f"there is no device {name!r}: choose cpu, cuda or cuda:0") from None
+    if device.type == "cuda" and engine is local and not torch.cuda.is_available():
+        raise RunError(f"the device {name} was asked for, but torch sees no CUDA device")
+    return device
+
+
+def _publish(experiment: ModuleType, results: Results, directory: Path) -> None:
+    about = (experiment.__doc__ or "").strip().partition("\n\n")[0]
+    write_json(directory / "tables.json", {"about": about, "tables": [table.as_json() for table in experiment.table(results)]})
+    for name, figure in experiment.figure(results).items():
+        image = io.BytesIO()
+        figure.savefig(image, format="png")
+        write_atomically(directory / "figures" / f"{name}.png", image.getvalue())
+
+
+def read_tables(directory: Path) -> list[Table]:
+    """The tables of a finished run."""
+    return [Table.from_json(content) for content in read_json(directory / "tables.json")["tables"]]
