@@ -23,7 +23,11 @@ from diffurn.exact.binomial import binomial_log_pmf
 from diffurn.exact.marginals import other_sizes
 from diffurn.exact.quadrature import NODES
 from diffurn.exact.tilt import log_tilt
-from diffurn.exact.times import TimeGrid, arrived, integrate, log_odds_of_arrival, log_trapezoid, saturation, time_grid
+from diffurn.exact.times import TimeGrid, arrived, averages_on_grid, integrate, log_odds_of_arrival, log_trapezoid, saturation, time_grid
+from diffurn.exact.urn import TiltedUrn
+
+# Of a ball that has all but surely arrived: that it has not is below e^-1000, and larger numbers only lose digits of the others.
+_LARGEST_LOG_ODDS = 1000.0
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,8 @@ class _Moment:
     def at(cls, u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> _Moment:
         log_times = log_weights.unsqueeze(-2) + u.unsqueeze(-1)
         sizes = group_sizes.unsqueeze(-2).expand(log_times.shape)
-        return cls(log_odds_of_arrival(log_times), sizes, draws.unsqueeze(-1).expand(u.shape), arrived(log_times))
+        log_odds = log_odds_of_arrival(log_times).clamp(max=_LARGEST_LOG_ODDS)
+        return cls(log_odds, sizes, draws.unsqueeze(-1).expand(u.shape), arrived(log_times))
 
     @cached_property
     def _tilts(self) -> tuple[Tensor, Tensor]:
@@ -98,28 +103,39 @@ def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
 
 def _mean(grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
     moment = _Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
-    log_density = moment.log_next_draw()
-    _, disagreement = log_trapezoid(log_density.detach(), grid.length)
-    return (torch.softmax(log_density, -1).unsqueeze(-1) * moment.drawn_before_next()).sum(-2), disagreement
+    return averages_on_grid(moment.log_next_draw(), moment.drawn_before_next())
 
 
 def _covariance(grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
     """Cov[X] over the time and the group k of the next draw: one ball of k is known to be left, the others are Fisher's urn without it."""
     moment = _Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
-    log_mass, left = moment.log_mass().unsqueeze(-1), moment.left * moment.arrivals
-    log_density = torch.where(left > 0, log_mass + torch.log(left), -torch.inf)  # (..., T, k)
-    _, disagreement = log_trapezoid(torch.logsumexp(log_density, -1), grid.length)
-    share = torch.softmax(log_density.flatten(-2), -1).unsqueeze(-1)  # (..., T k, 1)
-    own = torch.eye(log_weights.shape[-1], dtype=log_weights.dtype, device=log_weights.device)
-    fewer = (group_sizes.unsqueeze(-2) - own).clamp(min=0)
-    fewer = torch.where((fewer.sum(-1) >= draws.unsqueeze(-1)).unsqueeze(-1), fewer, group_sizes.unsqueeze(-2))
-    urn = torch.broadcast_tensors(moment.log_odds.unsqueeze(-2), fewer.unsqueeze(-3), moment.draws[..., None, None])
-    log_odds, sizes, number_drawn = urn[0].flatten(-3, -2), urn[1].flatten(-3, -2), urn[2][..., 0].flatten(-2)
-    tilted = log_odds + log_tilt(log_odds, sizes, number_drawn).unsqueeze(-1)
-    drawn = law.mean(tilted, sizes, number_drawn)
-    spread = drawn - (share * drawn).sum(-2, keepdim=True)
-    within = (share.unsqueeze(-1) * law.covariance(log_odds, sizes, number_drawn)).sum(-3)
-    return within + (share * spread).mT @ spread, disagreement
+    rates = moment.left * moment.arrivals
+    log_density = moment.log_mass().unsqueeze(-1) + torch.log(rates)  # (..., T, k), -inf where no ball of k is left
+    urns = _one_ball_fewer(moment)
+    tilted = urns.log_odds + log_tilt(urns.log_odds, urns.group_sizes, urns.draws).unsqueeze(-1)
+    drawn = law.mean(tilted, urns.group_sizes, urns.draws)
+    within = law.covariance(urns.log_odds, urns.group_sizes, urns.draws)
+    halves = ((log_density[..., ::step, :], drawn[..., ::step, :, :], within[..., ::step, :, :, :]) for step in (1, 2))
+    fine, coarse = (_mixed(*nodes) for nodes in halves)
+    apart = (fine - coarse).abs() / fine.abs().clamp(min=torch.finfo(fine.dtype).tiny)
+    return fine, apart.diagonal(dim1=-2, dim2=-1).amax(-1)
+
+
+def _one_ball_fewer(moment: _Moment) -> TiltedUrn:
+    """For every group k Fisher's urn without one of its balls, ``(..., T, k, c)``; any other where that leaves too few."""
+    own = torch.eye(moment.group_sizes.shape[-1], dtype=moment.group_sizes.dtype, device=moment.group_sizes.device)
+    sizes, draws = moment.group_sizes.unsqueeze(-2), moment.draws.unsqueeze(-1)
+    fewer = (sizes - own).clamp(min=0)
+    fewer = torch.where((fewer.sum(-1) >= draws).unsqueeze(-1), fewer, sizes)
+    return TiltedUrn(moment.log_odds.unsqueeze(-2).expand_as(fewer), fewer, draws.expand(fewer.shape[:-1]))
+
+
+def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
+    """The covariance of a mixture: weights (..., T, k) by their logarithms, means (..., T, k, c), covariances (..., T, k, c, c)."""
+    share = torch.softmax(log_density.flatten(-2), -1).unsqueeze(-1)
+    means = means.flatten(-3, -2)
+    spread = means - (share * means).sum(-2, keepdim=True)
+    return (share.unsqueeze(-1) * covariances.flatten(-4, -3)).sum(-3) + (share * spread).mT @ spread
 
 
 @dataclass(frozen=True)

@@ -43,7 +43,7 @@ def log_odds_of_arrival(log_y: Tensor) -> Tensor:
     """log(e^y - 1), the log-odds that an exponential time of rate one is below y."""
     y = arrived(log_y)
     late = y > 1
-    return torch.where(late, y + torch.log1p(-torch.exp(-y)), torch.log(torch.expm1(torch.where(late, 1.0, y)))).clamp(max=_LOG_LARGEST)
+    return torch.where(late, y + torch.log1p(-torch.exp(-torch.where(late, y, 1.0))), torch.log(torch.expm1(torch.where(late, 1.0, y))))
 
 
 def saturation(y: Tensor) -> Tensor:
@@ -110,6 +110,13 @@ def _reach(log_density: Callable[[Tensor], Tensor], peak: Tensor, top: Tensor, s
         deep = log_density(peak + side * torch.exp(middle)) < top - _DEPTH
         near, far = torch.where(deep, near, middle), torch.where(deep, middle, far)
     return torch.exp(far)
+
+
+def averages_on_grid(log_density: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+    """Averages of values ``(..., T, k)`` over a density ``(..., T)``, and how far, relatively, those over every second node are."""
+    fine, coarse = ((torch.softmax(log_density[..., ::step], -1).unsqueeze(-1) * values[..., ::step, :]).sum(-2) for step in (1, 2))
+    apart = (fine - coarse).detach().abs() / fine.detach().abs().clamp(min=torch.finfo(fine.dtype).tiny)
+    return fine, apart.amax(-1)
 
 
 def log_trapezoid(log_density: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:

@@ -1,0 +1,485 @@
+"""The paper's third study: deep clustering of handwritten digits (VaDE) with three priors over the cluster assignments.
+
+A uniform, a categorical and a hypergeometric prior, on three versions of the data: all classes complete, or the digits 0 to 4 reduced to
+80 % or 60 %, in the training and the test part alike. Training sees the training part only; every figure is of the test part, whose
+images go to the likeliest cluster by q(c|x) at the mean of q(z|x). The paper does not say which half of the classes it reduced, nor how
+it annealed the temperature; here that is τ = 1 falling exponentially to 0.5 over the first half of training. Models with the same version
+and seed start from the same autoencoder and mixture and see the same batches and noise, whatever their prior.
+
+All models of a version are one stack in one program, and one unit of work: a step takes a batch of every model's own shuffle.
+
+Run it with ``diffurn reproduce clustering``; VaDE's released autoencoder is used where ``--set pretrained=PATH`` says where it is, and one
+of our own is trained otherwise.
+"""
+
+from __future__ import annotations
+
+import base64
+import os
+import sys
+import time
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+
+import torch
+from matplotlib.figure import Figure
+from torch import Tensor
+
+from diffurn.data.images import CLASSES, Images, kept_items, load_images
+from diffurn.estimators import ExponentialAnnealing
+from diffurn.experiments import clustering_figure, harness
+from diffurn.experiments.clustering_scores import confusion, correlation, scores
+from diffurn.experiments.clustering_training import BLOCK, Schedule, Training, assigned_clusters, tensor_cores
+from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
+from diffurn.experiments.paper import paper
+from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
+from diffurn.models.priors import prior_named
+from diffurn.models.stacked import Batches
+from diffurn.models.vade import VaDE
+
+NAME = "clustering"
+REDUCED = range(5)
+METRICS = {"accuracy": "accuracy (%)", "nmi": "NMI (%)", "ari": "ARI (%)"}
+CHECKPOINT_SECONDS = 600.0
+DECAY_EPOCHS = 10
+# A budget of time is for the whole process, whichever units it works on.
+PROCESS_STARTED = time.monotonic()
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `run` trains.
+
+    Attributes:
+        dataset: mnist, fashion-mnist or digits.
+        data: folder of its idx files; by default DIFFURN_DATA/<dataset>, or a download.
+        pretrained: npz of VaDE's released autoencoder; by default one is trained here for every version and seed.
+        versions: the share of the items of the first five classes that is kept.
+        priors: uniform, categorical, hypergeometric; the last with details such as -2n-mean-soft-merged (see `prior_named`).
+        seeds: models of each version and prior; seed s is that of the mixture fit, of the batches and of the noise.
+        epochs: passes of each model over its own data.
+        batch_size: samples a step, which share an urn.
+        learning_rate: of Adam.
+        decay: factor on the learning rate every ten epochs; VaDE has 0.9 and starts at 0.002.
+        smallest_rate: where the decay ends.
+        hottest: temperature of the Gumbel-Softmax at the start.
+        coldest: and after the share `annealing` of all steps, falling exponentially.
+        annealing: see there.
+        widths: hidden layers of the encoder.
+        latent: dimensions of the latent space.
+        evaluate_every: epochs between evaluations.
+        layer_epochs: of our own pretraining, each layer.
+        joint_epochs: of our own pretraining, all layers together.
+        budget_seconds: stop after so many seconds; the same command then goes on from there.
+        compiled: fuse the small operations of a step by torch.compile; takes a minute to start, for long runs on a GPU.
+        seed: of the choice of items that are left out, and of everything else beside `seeds`.
+        device: where to train.
+    """
+
+    dataset: Literal["mnist", "fashion-mnist", "digits"] = "mnist"
+    data: str | None = None
+    pretrained: str | None = None
+    versions: tuple[float, ...] = (1.0, 0.8, 0.6)
+    priors: tuple[str, ...] = ("uniform", "categorical", "hypergeometric")
+    seeds: int = 5
+    epochs: int = 1000
+    batch_size: int = 128
+    learning_rate: float = 1e-3
+    decay: float = 1.0
+    smallest_rate: float = 2e-4
+    hottest: float = 1.0
+    coldest: float = 0.5
+    annealing: float = 0.5
+    widths: tuple[int, ...] = (500, 500, 2000)
+    latent: int = 10
+    evaluate_every: int = 10
+    layer_epochs: int = 20
+    joint_epochs: int = 100
+    budget_seconds: float | None = None
+    compiled: bool = False
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in self.priors:
+            prior_named(name)
+        for share in self.versions:
+            if not 0 < share <= 1:
+                raise ValueError(f"versions are shares of the items kept, above 0 and up to 1, not {share}")
+        if not 0 < self.annealing <= 1:
+            raise ValueError(f"annealing is {self.annealing}, but must be a share of the steps, above 0 and up to 1")
+        for name in ("seeds", "epochs", "batch_size", "evaluate_every", "latent"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
+
+    @classmethod
+    def quick(cls) -> Options:
+        return cls(
+            dataset="digits",
+            versions=(1.0, 0.6),
+            seeds=2,
+            epochs=150,
+            learning_rate=2e-3,
+            widths=(128, 128, 256),
+            evaluate_every=25,
+            layer_epochs=60,
+            joint_epochs=200,
+        )
+
+
+class Member(NamedTuple):
+    """One model of the stack."""
+
+    version: float
+    prior: str
+    seed: int
+
+    @property
+    def start(self) -> tuple[float, int]:
+        """What it shares with the models of other priors: data, autoencoder, mixture, batches and noise."""
+        return self.version, self.seed
+
+
+def members(options: Options) -> list[Member]:
+    return [Member(version, prior, seed) for version in options.versions for prior in options.priors for seed in range(options.seeds)]
+
+
+def version_name(share: float) -> str:
+    """As in the paper's table."""
+    return "uniform" if share == 1 else f"subsampled {100 * share:g} %"
+
+
+def units(options: Options) -> list[str]:
+    return [unit_of(version) for version in options.versions]
+
+
+def unit_of(version: float) -> str:
+    return f"kept-{100 * version:g}"
+
+
+def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any]:
+    version = options.versions[units(options).index(unit)]
+    with tensor_cores(workspace.device):
+        return Study(replace(options, versions=(version,)), workspace).run()
+
+
+class Study:
+    """A stack on its way: data, training and what was found so far."""
+
+    def __init__(self, options: Options, workspace: Workspace) -> None:
+        self.options, self.workspace, self.device = options, workspace, workspace.device
+        self.started = self.last_told = time.monotonic()
+        self.last_step = 0
+        self.members = members(options)
+        images = _data(options)
+        self.shape = images.shape
+        self.train, self.test = images.train.to(self.device), images.test.to(self.device)
+        self.labels = {"train": images.train_labels, "test": images.test_labels}
+        self.items = {
+            part: {version: kept_items(labels, version, REDUCED, options.seed).to(self.device) for version in options.versions}
+            for part, labels in self.labels.items()
+        }
+        self.steps_per_epoch = {version: len(items) // options.batch_size for version, items in self.items["train"].items()}
+        if min(self.steps_per_epoch.values()) == 0:
+            raise RunError(f"a batch of {options.batch_size} is larger than the training data")
+        self.found: list[dict[str, Any]] = [
+            {"epochs": [], "accuracy": [], "elbo": [], "stopped_after": None, "final": None} for _ in self.members
+        ]
+
+    def run(self) -> dict[str, Any]:
+        training = self._training()
+        saved = self.workspace.load_checkpoint()
+        if saved is None:
+            self._initialise(training.model)
+            self._evaluate(training, list(self.options.versions), torch.full((len(self.members),), torch.nan))
+            self._save(training)
+        else:
+            training.load_state(saved["training"])
+            self.found = saved["found"]
+        self._speed(training.step)  # the clock starts here
+        self._train(training)
+        return {"models": [self._record(member, found) for member, found in zip(self.members, self.found, strict=True)], **self._about()}
+
+    def _seed(self, version: float, seed: int) -> int:
+        return (self.options.seed * 1_009 + round(1000 * version)) * 1_009 + seed
+
+    def _training(self) -> Training:
+        options = self.options
+        priors = [prior_named(member.prior) for member in self.members]
+        model = VaDE(priors, self.train.shape[1], options.widths, options.latent, CLASSES, options.batch_size).to(self.device)
+        items = [self.items["train"][member.version] for member in self.members]
+        batches = Batches(items, [self._seed(*member.start) for member in self.members], options.batch_size, BLOCK, options.latent, CLASSES)
+        longest = max(self.steps_per_epoch.values())
+        annealing = ExponentialAnnealing(options.hottest, options.coldest, max(1, round(options.annealing * options.epochs * longest)))
+        schedule = Schedule(options.learning_rate, options.decay, DECAY_EPOCHS * longest, options.smallest_rate, annealing)
+        return Training(model, self.train, batches, schedule, options.compiled)
+
+    def _initialise(self, model: VaDE) -> None:
+        """Autoencoders and mixtures; one mixture for every version and seed."""
+        starts = list(dict.fromkeys(member.start for member in self.members))
+        items = [self.items["train"][version] for version, _ in starts]
+        autoencoder, rows = self._autoencoder(starts, items)
+        latents = [autoencoder.latents(self.train[own], row) for own, row in zip(items, rows, strict=True)]
+        workers = min(len(starts), os.cpu_count() or 1)
+        self._tell(f"fitting {len(starts)} mixtures with {workers} workers")
+        mixtures = fit_mixtures(latents, CLASSES, [self.options.seed + seed for _, seed in starts], workers)
+        place = [starts.index(member.start) for member in self.members]
+        seeds = [self._seed(*member.start) for member in self.members]
+        start_from(model, autoencoder, [rows[i] for i in place], [mixtures[i] for i in place], seeds)
+
+    def _autoencoder(self, starts: list[tuple[float, int]], items: list[Tensor]) -> tuple[Autoencoder, list[int]]:
+        """The autoencoders, and which of them each start takes."""
+        options = self.options
+        if options.pretrained is None:
+            self._tell(f"pretraining {len(starts)} autoencoders")
+            seeds = [self._seed(*start) for start in starts]
+            epochs = options.layer_epochs, options.joint_epochs
+            return pretrain(self.train, items, seeds, options.widths, options.latent, *epochs, options.batch_size), list(range(len(starts)))
+        try:
+            released = read_vade_weights(options.pretrained, self.train.shape[1], options.widths, options.latent)
+        except ValueError as error:
+            raise RunError(str(error)) from error
+        return released.to(self.device), [0] * len(starts)
+
+    def _marks(self) -> dict[int, list[float]]:
+        """The versions to evaluate, by step."""
+        options = self.options
+        marks: dict[int, list[float]] = {}
+        for version, length in self.steps_per_epoch.items():
+            for epoch in {*range(options.evaluate_every, options.epochs, options.evaluate_every), options.epochs}:
+                marks.setdefault(epoch * length, []).append(version)
+        return marks
+
+    def _train(self, training: Training) -> None:
+        marks = self._marks()
+        pending = sorted(step for step in marks if step > training.step)
+        saved_at = time.monotonic()
+        for mark in pending:
+            while training.step < mark:
+                losses, broken = training.advance(min(mark, training.step + BLOCK))
+                for model in broken:
+                    self.found[model]["stopped_after"] = self._epoch(training, model)
+                    self._tell(f"{self.members[model]} broke down in epoch {self._epoch(training, model)}")
+                if training.step == mark:
+                    self._evaluate(training, marks[mark], losses)
+                if time.monotonic() - saved_at > CHECKPOINT_SECONDS or self._out_of_time():
+                    self._save(training)
+                    saved_at = time.monotonic()
+                if self._out_of_time() and training.step < pending[-1]:
+                    raise RunError(
+                        f"the {self.options.budget_seconds:g} seconds are used up after {training.step} of {pending[-1]} steps: "
+                        "everything is saved, and the same command goes on"
+                    )
+
+    def _out_of_time(self) -> bool:
+        return self.options.budget_seconds is not None and time.monotonic() - PROCESS_STARTED > self.options.budget_seconds
+
+    def _epoch(self, training: Training, model: int) -> int:
+        return training.step // self.steps_per_epoch[self.members[model].version]
+
+    def _save(self, training: Training) -> None:
+        self.workspace.save_checkpoint({"training": training.state(), "found": self.found})
+
+    def _evaluate(self, training: Training, versions: list[float], losses: Tensor) -> None:
+        """Notes how the running models of these versions do on their test data."""
+        clusters = assigned_clusters(training.model, self.test)
+        shares, weights = training.model.expected_shares().cpu(), training.model.log_weights.detach().double().softmax(-1).cpu()
+        active, elbo = training.active.tolist(), (-losses).tolist()
+        for version in versions:
+            items = self.items["test"][version]
+            tables = confusion(clusters[:, items], self.labels["test"].to(self.device)[items], CLASSES).cpu()
+            finished = training.step == self.options.epochs * self.steps_per_epoch[version]
+            rows = [i for i, member in enumerate(self.members) if member.version == version and active[i]]
+            for i in rows:
+                self._note(i, self._epoch(training, i), tables[i], weights[i], shares[i], elbo[i])
+            if finished:
+                self._keep_pictures(training.model, rows)
+                training.stop(rows)
+            self._report(training, version, rows)
+
+    def _note(self, model: int, epoch: int, table: Tensor, weights: Tensor, shares: Tensor, elbo: float) -> None:
+        found, score = self.found[model], scores(table)
+        sizes, frequencies = table.sum(1), table.sum(0)
+        of_matched_class = frequencies[score.classes]
+        followers = {"sizes": sizes, "weights": weights, "shares": shares}
+        found["epochs"].append(epoch)
+        found["accuracy"].append(round(score.accuracy, 4))
+        found["elbo"].append(None if elbo != elbo else round(elbo, 3))
+        found["final"] = {
+            "accuracy": round(score.accuracy, 6),
+            "nmi": round(score.nmi, 6),
+            "ari": round(score.ari, 6),
+            "classes": score.classes,
+            "sizes": sizes.tolist(),
+            "weights": _rounded(weights),
+            "shares": _rounded(shares),
+            "correlation": {name: round(correlation(values, of_matched_class), 4) for name, values in followers.items()},
+        }
+
+    def _keep_pictures(self, model: VaDE, rows: list[int]) -> None:
+        """Decoded cluster means of the models of seed 0, as bytes."""
+        with torch.no_grad():
+            pictures = (model.decode(model.means).sigmoid() * 255).round().to(torch.uint8).cpu()
+        for i in rows:
+            if self.members[i].seed == 0:
+                self.found[i]["pictures"] = base64.b64encode(pictures[i].numpy().tobytes()).decode()
+
+    def _report(self, training: Training, version: float, rows: list[int]) -> None:
+        means = {}
+        for prior in self.options.priors:
+            values = [self.found[i]["accuracy"][-1] for i in rows if self.members[i].prior == prior]
+            if values:
+                means[prior] = sum(values) / len(values)
+        epoch = training.step // self.steps_per_epoch[version]
+        listed = ", ".join(f"{prior} {100 * value:.1f}" for prior, value in means.items())
+        self._tell(f"{version_name(version)}, epoch {epoch}: accuracy {listed}{self._speed(training.step)}")
+        if find_spec("tensorboard") is not None:  # nice to have, not needed
+            self.workspace.scalars(epoch, **{f"accuracy-{100 * version:g}/{prior}": value for prior, value in means.items()})
+
+    def _speed(self, step: int) -> str:
+        """Since the last time it was asked, evaluations included."""
+        steps, seconds = step - self.last_step, time.monotonic() - self.last_told
+        self.last_step, self.last_told = step, time.monotonic()
+        return f"; {1000 * seconds / steps:.2f} ms a step" if steps else ""
+
+    def _tell(self, sentence: str) -> None:
+        print(f"[{time.monotonic() - self.started:7.1f} s] {sentence}", file=sys.stderr, flush=True)
+
+    def _record(self, member: Member, found: dict[str, Any]) -> dict[str, Any]:
+        return {**member._asdict(), **found}
+
+    def _about(self) -> dict[str, Any]:
+        counts = {
+            version_name(version): {
+                part: self.labels[part][self.items[part][version].cpu()].bincount(minlength=CLASSES).tolist() for part in ("train", "test")
+            }
+            for version in self.options.versions
+        }
+        return {"class_counts": counts, "shape": list(self.shape)}
+
+
+def _data(options: Options) -> Images:
+    try:
+        return load_images(options.dataset, options.data)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+
+
+def _rounded(values: Tensor) -> list[float]:
+    return [float(f"{value:.6g}") for value in values.tolist()]
+
+
+def models_of(results: Results) -> list[dict[str, Any]]:
+    return [model for record in results.records.values() for model in record["models"]]
+
+
+def finals(results: Results, version: float, prior: str) -> list[dict[str, Any]]:
+    """Where the models of one version and prior ended, by seed; those that broke down as they were last seen."""
+    return [model["final"] for model in models_of(results) if model["version"] == version and model["prior"] == prior]
+
+
+def table(results: Results) -> list[Table]:
+    return [_comparison(results), _claim(results), _every_run(results)]
+
+
+def mean_and_deviation(values: list[float]) -> str:
+    """In percent; the deviation is that of a sample, as of five runs."""
+    spread = torch.tensor(values, dtype=torch.float64) * 100
+    return f"{spread.mean():.1f} ± {spread.std():.1f}" if len(values) > 1 else f"{spread.mean():.1f}"
+
+
+def _papers(version: float, metric: str, prior: str) -> str | None:
+    stated = paper("clustering")["by_dataset"].get(version_name(version), {}).get(metric, {}).get(prior.partition("-")[0])
+    return None if stated is None else f"{stated['mean']:.1f} ± {stated['deviation']:.1f}"
+
+
+def _comparison(results: Results) -> Table:
+    options = results.options
+    rows = []
+    for version in options.versions:
+        for prior in options.priors:
+            ends = finals(results, version, prior)
+            row: list[Any] = [version_name(version), prior]
+            for metric in METRICS:
+                row += [
+                    mean_and_deviation([end[metric] for end in ends]),
+                    _papers(version, metric, prior) if options.dataset == "mnist" else None,
+                ]
+            rows.append(row)
+    columns = ["data", "prior", "accuracy (%)", "paper", "NMI (%)", "paper", "ARI (%)", "paper"]
+    start = "VaDE's released autoencoder" if options.pretrained else "an autoencoder of our own for every version and seed"
+    notes = [
+        f"{options.dataset}, test part; mean ± standard deviation of {options.seeds} seeds after {options.epochs} epochs, from {start} "
+        "and a Gaussian mixture fitted to its latents of the training part.",
+        "Digits 0 to 4 are reduced, in the training and the test part alike.",
+    ]
+    return Table("Clustering: three priors over the assignments", columns, rows, notes)
+
+
+def _claim(results: Results) -> Table:
+    """Is the hypergeometric prior ahead of the categorical one, and do its cluster sizes follow the classes?"""
+    options = results.options
+    rows = []
+    for version in options.versions:
+        rival = [end["accuracy"] for end in finals(results, version, "categorical")]
+        for prior in options.priors:
+            ends = finals(results, version, prior)
+            own = [end["accuracy"] for end in ends]
+            ahead = None if prior == "categorical" or not rival else 100 * (sum(own) - sum(rival)) / len(own)
+            wins = None if ahead is None else f"{sum(a > b for a, b in zip(own, rival, strict=True))} of {len(own)}"
+            row: list[Any] = [version_name(version), prior, None if ahead is None else f"{ahead:+.1f}", wins]
+            for name in ("sizes", "shares", "weights"):
+                learned = name == "sizes" or prior_named(prior).learned
+                row.append(" ".join(f"{end['correlation'][name]:.2f}" for end in ends) if learned else None)
+            expected = " ".join(f"{100 * _reduced_share(end):.1f}" for end in ends)
+            rows.append([*row, f"{_true_reduced_share(results, version):.1f}", expected if prior_named(prior).learned else None])
+    columns = ["data", "prior", "ahead of categorical (points)", "seeds ahead", "r of sizes", "r of mean/n", "r of π"]
+    columns += ["digits 0 to 4 (%)", "their mean/n (%)"]
+    notes = [
+        "r: correlation, run by run, of the clusters' sizes (on the test part), of the prior's mean/n and of the learned π with the "
+        "frequencies of the classes they are matched to. For independent samples mean/n is π; in an urn of few balls π are odds.",
+        "Digits 0 to 4: their part of the test data, and of mean/n, run by run.",
+        "Seeds ahead counts models that beat the categorical model that started from the same mixture and saw the same batches.",
+    ]
+    return Table("Clustering: the claim under test", columns, rows, notes)
+
+
+def _reduced_share(final: dict[str, Any]) -> float:
+    """The part of a batch that the prior expects in the clusters of the reduced classes."""
+    return float(sum(share for share, matched in zip(final["shares"], final["classes"], strict=True) if matched in REDUCED))
+
+
+def _true_reduced_share(results: Results, version: float) -> float:
+    counts = results.records[unit_of(version)]["class_counts"][version_name(version)]["test"]
+    return float(100 * sum(counts[label] for label in REDUCED) / sum(counts))
+
+
+def _every_run(results: Results) -> Table:
+    rows = []
+    for model in models_of(results):
+        final, stopped = model["final"], model["stopped_after"]
+        row: list[Any] = [version_name(model["version"]), model["prior"], model["seed"], f"{100 * model['accuracy'][0]:.1f}"]
+        row += [f"{100 * final[metric]:.1f}" for metric in METRICS]
+        row += [" ".join(str(size) for size in sorted(final["sizes"])), None if stopped is None else f"broke down in epoch {stopped}"]
+        rows.append(row)
+    columns = ["data", "prior", "seed", "accuracy of the mixture (%)", *METRICS.values(), "cluster sizes", "note"]
+    return Table("Clustering: every run", columns, rows)
+
+
+def figure(results: Results) -> dict[str, Figure]:
+    options, models = results.options, models_of(results)
+    records = list(results.records.values())
+    counts = {version: of_parts for record in records for version, of_parts in record["class_counts"].items()}
+    names = {version: version_name(version) for version in options.versions}
+    stated = {} if options.dataset != "mnist" else paper("clustering")["by_dataset"]
+    return {
+        "clustering-accuracy": clustering_figure.accuracies(models, names, options.priors, stated),
+        "clustering-weights": clustering_figure.weights(models, names, [p for p in options.priors if prior_named(p).learned], counts),
+        "clustering-means": clustering_figure.pictures(models, names, options.priors, records[0]["shape"]),
+    }
+
+
+def run(options: Options, out: Path | None = None, engine: Engine | None = None, progress: Progress | None = None) -> Results:
+    return harness.run(sys.modules[__name__], options, out, engine, progress)

@@ -1,0 +1,110 @@
+"""The figures of the clustering study."""
+
+from __future__ import annotations
+
+import base64
+import itertools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+
+COLOURS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+# What may follow the frequencies of the classes: label, style, and how far beside the class it is drawn.
+MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
+    "weights": ("π", {"marker": "v", "color": "#D55E00", "markeredgewidth": 0}, -0.2),
+    "shares": ("mean/n of the prior", {"marker": "o", "color": "#0072B2", "markeredgewidth": 0}, 0.0),
+    "sizes": ("cluster sizes", {"marker": "_", "color": "black"}, 0.2),
+}
+Models = Sequence[dict[str, Any]]
+
+
+def _of(models: Models, version: float, prior: str) -> list[dict[str, Any]]:
+    return [model for model in models if model["version"] == version and model["prior"] == prior]
+
+
+def _plain(panel: Any) -> None:
+    panel.grid(alpha=0.25)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def accuracies(models: Models, versions: Mapping[float, str], priors: Sequence[str], stated: Mapping[str, Any]) -> Figure:
+    """Test accuracy over the epochs, every model a thin line, means thick, the paper's figures as marks at the end."""
+    figure = Figure(figsize=(4.4 * len(versions) + 0.6, 4.4), layout="constrained", dpi=160)
+    panels = figure.subplots(1, len(versions), sharey=True, squeeze=False)[0]
+    for panel, (version, name) in zip(panels, versions.items(), strict=True):
+        for colour, prior in zip(itertools.cycle(COLOURS), priors, strict=False):
+            curves = _of(models, version, prior)
+            for model in curves:
+                panel.plot(model["epochs"], np.multiply(model["accuracy"], 100), color=colour, linewidth=0.6, alpha=0.5)
+            epochs = max((model["epochs"] for model in curves), key=len)
+            whole = [np.multiply(model["accuracy"], 100) for model in curves if len(model["epochs"]) == len(epochs)]
+            panel.plot(epochs, np.mean(whole, 0), color=colour, linewidth=2)
+            if paper := stated.get(name, {}).get("accuracy", {}).get(prior):
+                aside = epochs[-1] * (1.03 + 0.03 * priors.index(prior))
+                bar = {"color": colour, "marker": "D", "markersize": 4, "capsize": 2, "linewidth": 1}
+                panel.errorbar([aside], [paper["mean"]], [paper["deviation"]], **bar)
+        panel.set_title(name, size=10)
+        panel.set_xlabel("epoch", size=9)
+        _plain(panel)
+    panels[0].set_ylabel("test accuracy (%)", size=9)
+    handles = [
+        Line2D([], [], color=colour, linewidth=2, label=prior) for colour, prior in zip(itertools.cycle(COLOURS), priors, strict=False)
+    ]
+    handles.append(Line2D([], [], color="grey", linewidth=0.6, label="each seed"))
+    if stated:
+        handles.append(Line2D([], [], color="grey", marker="D", markersize=4, linestyle="", label="the paper, mean ± deviation"))
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * len(versions)), frameon=False, fontsize=9)
+    return figure
+
+
+def weights(models: Models, versions: Mapping[float, str], priors: Sequence[str], counts: Mapping[str, Any]) -> Figure:
+    """The paper's figure of the learned weights, for every version and learned prior: classes as bars, runs as marks."""
+    height, width = max(1, len(priors)), len(versions)
+    figure = Figure(figsize=(4.6 * width + 0.4, 2.6 * height + 0.7), layout="constrained", dpi=160)
+    panels = figure.subplots(height, width, sharex=True, sharey=True, squeeze=False)
+    for column, (version, name) in enumerate(versions.items()):
+        frequencies = np.array(counts[name]["test"]) / sum(counts[name]["test"])
+        for row, prior in enumerate(priors):
+            panel = panels[row, column]
+            panel.bar(range(len(frequencies)), frequencies, color="#56B4E9", alpha=0.45, width=0.85)
+            for model in _of(models, version, prior):
+                final = model["final"]
+                for kind, (_, style, aside) in MARKS.items():
+                    values = np.array(final[kind]) / np.sum(final[kind])
+                    panel.plot(np.array(final["classes"]) + aside, values, linestyle="", markersize=4.5, alpha=0.7, **style)
+            _plain(panel)
+            if column == 0:
+                panel.set_ylabel(prior, size=9)
+        panels[0, column].set_title(name, size=10)
+        panels[-1, column].set_xlabel("class", size=9)
+        panels[-1, column].set_xticks(range(len(frequencies)))
+    handles: list[Any] = [Patch(color="#56B4E9", alpha=0.45, label="frequency of the class")]
+    handles += [Line2D([], [], linestyle="", label=label, **style) for label, style, _ in MARKS.values()]
+    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * len(versions)), frameon=False, fontsize=9)
+    return figure
+
+
+def pictures(models: Models, versions: Mapping[float, str], priors: Sequence[str], shape: Sequence[int]) -> Figure:
+    """Decoded cluster means of the first seed, in the order of the classes they were matched to."""
+    rows = [
+        (f"{name}\n{prior}", model) for version, name in versions.items() for prior in priors for model in _of(models, version, prior)[:1]
+    ]
+    clusters = len(models[0]["final"]["classes"])
+    figure = Figure(figsize=(0.8 * clusters + 2, 0.8 * len(rows) + 0.5), layout="constrained", dpi=160)
+    panels = figure.subplots(len(rows), clusters, squeeze=False)
+    for panel_row, (label, model) in zip(panels, rows, strict=True):
+        content = np.frombuffer(base64.b64decode(model.get("pictures", "")), dtype=np.uint8).reshape(-1, *shape)
+        for panel in panel_row:
+            panel.set_xticks([])
+            panel.set_yticks([])
+            panel.spines[:].set_visible(False)
+        for picture, place in zip(content, model["final"]["classes"], strict=False):
+            panel_row[place].imshow(255 - picture, cmap="gray", vmin=0, vmax=255)
+        panel_row[0].set_ylabel(label, size=8, rotation=0, ha="right", va="center")
+    for place, panel in enumerate(panels[0]):
+        panel.set_title(str(place), size=9)
+    return figure

@@ -1,0 +1,217 @@
+"""Where VaDE starts: an autoencoder trained layer by layer, or VaDE's released weights, and a Gaussian mixture on its latents."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits, dropout, mse_loss
+
+from diffurn.models.stacked import Batches, Replayed, glorot_, linear_layers, rectified, stacked_layers
+from diffurn.models.vade import VaDE
+
+# Steps prepared at once.
+_BLOCK = 64
+
+
+class Autoencoder(nn.Module):
+    """S deterministic autoencoders: the sizes of `VaDE`, without a variance.
+
+    Args:
+        models: S.
+        pixels, widths, latent: as of `VaDE`.
+    """
+
+    def __init__(self, models: int, pixels: int, widths: Sequence[int], latent: int) -> None:
+        super().__init__()
+        sizes = (pixels, *widths, latent)
+        self.encoder = stacked_layers(models, sizes)
+        self.decoder = stacked_layers(models, sizes[::-1])
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Log-odds of the pixels."""
+        return rectified(self.decoder, rectified(self.encoder, x))
+
+    @torch.no_grad()
+    def latents(self, images: Tensor, model: int, chunk: int = 4096) -> Tensor:
+        """z of images (N, pixels), bytes, by one of the models: (N, latent)."""
+        pieces = []
+        for piece in images.split(chunk):
+            *hidden, last = linear_layers(self.encoder)
+            x = as_pixels(piece)
+            for layer in hidden:
+                x = torch.relu(torch.addmm(layer.bias[model], x, layer.weight[model]))
+            pieces.append(torch.addmm(last.bias[model], x, last.weight[model]))
+        return torch.cat(pieces)
+
+
+def as_pixels(images: Tensor) -> Tensor:
+    """Bytes as numbers in [0, 1]."""
+    return images.to(torch.get_default_dtype()) / 255
+
+
+def read_vade_weights(path: str | Path, pixels: int, widths: Sequence[int], latent: int) -> Autoencoder:
+    """VaDE's released autoencoder from an npz with the arrays ``encoder1_W``, ``encoder1_b``, …, ``decoder4_b`` (y = xW + b)."""
+    import numpy as np
+
+    autoencoder = Autoencoder(1, pixels, widths, latent)
+    try:
+        with np.load(path) as arrays, torch.no_grad():
+            for half in ("encoder", "decoder"):
+                for number, layer in enumerate(linear_layers(getattr(autoencoder, half)), start=1):
+                    _fill(layer.weight[0], arrays, f"{half}{number}_W", path)
+                    _fill(layer.bias[0, 0], arrays, f"{half}{number}_b", path)
+    except (OSError, EOFError) as error:
+        raise ValueError(f"{path} cannot be read as an npz of VaDE's weights: {error}") from error
+    return autoencoder
+
+
+def _fill(parameter: Tensor, arrays: Any, name: str, path: str | Path) -> None:
+    if name not in arrays:
+        raise ValueError(f"{path} holds no array {name}, only {', '.join(sorted(arrays))}")
+    values = torch.from_numpy(arrays[name])
+    if values.shape != parameter.shape:
+        raise ValueError(f"{name} in {path} has shape {tuple(values.shape)}, but the network needs {tuple(parameter.shape)}")
+    parameter.copy_(values)
+
+
+def pretrain(
+    images: Tensor,
+    items: Sequence[Tensor],
+    seeds: Sequence[int],
+    widths: Sequence[int],
+    latent: int,
+    layer_epochs: int,
+    joint_epochs: int,
+    batch_size: int,
+    learning_rate: float = 1e-3,
+    corruption: float = 0.2,
+) -> Autoencoder:
+    """Denoising autoencoders, layer by layer and then as a whole, as VaDE and DEC (Xie et al. 2016) start; with Adam instead of SGD.
+
+    Every pair of an encoder and its decoder layer learns to restore its input from a copy with a fifth of the entries dropped, hidden units
+    being dropped as well; then all layers together restore the clean pixels.
+
+    Args:
+        images: (N, pixels), bytes, on the device to train on.
+        items: which of them each model sees.
+        seeds: one a model.
+        widths, latent: as of `VaDE`.
+        layer_epochs: for each pair.
+        joint_epochs: for the whole.
+        batch_size, learning_rate: of all of them.
+        corruption: the share of entries dropped.
+    """
+    torch.manual_seed(seeds[0])  # of the dropout
+    autoencoder = Autoencoder(len(items), images.shape[1], widths, latent).to(images.device)
+    for place, layer in enumerate(linear_layers(autoencoder.encoder, autoencoder.decoder)):
+        glorot_(layer.weight, [seed * 1_009 + place for seed in seeds])
+    batches = Batches(items, seeds, batch_size, _BLOCK, normals=0, gumbels=0)
+    steps_per_epoch = max(len(own) for own in items) // batch_size
+    for depth, pair in enumerate(zip(autoencoder.encoder, reversed(autoencoder.decoder), strict=True)):
+        parameters = [parameter for layer in pair for parameter in layer.parameters()]
+        _minimise(_layer_loss(autoencoder, depth, corruption), parameters, images, batches, layer_epochs * steps_per_epoch, learning_rate)
+
+    def whole(x: Tensor) -> Tensor:
+        return binary_cross_entropy_with_logits(autoencoder(x), x, reduction="none").sum(-1).mean(-1)
+
+    _minimise(whole, list(autoencoder.parameters()), images, batches, joint_epochs * steps_per_epoch, learning_rate)
+    return autoencoder
+
+
+def _layer_loss(autoencoder: Autoencoder, depth: int, corruption: float) -> Callable[[Tensor], Tensor]:
+    encoder, decoder = autoencoder.encoder[depth], autoencoder.decoder[-1 - depth]
+    first, last = depth == 0, depth == len(autoencoder.encoder) - 1
+
+    def loss(x: Tensor) -> Tensor:
+        with torch.no_grad():
+            for below in autoencoder.encoder[:depth]:
+                x = torch.relu(below(x))
+        hidden = encoder(dropout(x, corruption))
+        if not last:
+            hidden = torch.relu(hidden)
+        restored = decoder(dropout(hidden, corruption))
+        if first:
+            return binary_cross_entropy_with_logits(restored, x, reduction="none").sum(-1).mean(-1)
+        return mse_loss(torch.relu(restored), x, reduction="none").sum(-1).mean(-1)
+
+    return loss
+
+
+def _minimise(
+    loss: Callable[[Tensor], Tensor], parameters: list[nn.Parameter], images: Tensor, batches: Batches, steps: int, learning_rate: float
+) -> None:
+    optimizer = fused_adam(parameters, learning_rate)
+
+    def step() -> None:
+        numbers, _, _ = batches.next()
+        loss(as_pixels(images[numbers])).sum().backward()
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+
+    replayed = Replayed(step, images.device)
+    for start in range(0, steps, _BLOCK):
+        block = min(_BLOCK, steps - start)
+        batches.refill(block)
+        replayed.run(block)
+
+
+def fused_adam(parameters: Sequence[nn.Parameter], learning_rate: float) -> torch.optim.Adam:
+    """Adam in one pass over the memory, its learning rate a tensor that a captured step reads."""
+    device = parameters[0].device
+    rate = torch.tensor(learning_rate, device=device)
+    return torch.optim.Adam(parameters, lr=rate, fused=True, capturable=device.type == "cuda")
+
+
+Mixture = tuple[Tensor, Tensor]
+
+
+def fit_mixture(latents: Tensor, clusters: int, seed: int) -> Mixture:
+    """Means and variances (K, D) of a Gaussian mixture with diagonal covariances, by scikit-learn's EM.
+
+    The start decides which of many optima is found: the same seed may lead elsewhere for latents in another precision.
+    """
+    from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    mixture = GaussianMixture(clusters, covariance_type="diag", random_state=seed, max_iter=500)
+    mixture.fit(latents.cpu().numpy())
+    return torch.from_numpy(mixture.means_), torch.from_numpy(mixture.covariances_)
+
+
+def fit_mixtures(latents: Sequence[Tensor], clusters: int, seeds: Sequence[int], workers: int) -> list[Mixture]:
+    """`fit_mixture` for several sets of latents, `workers` at a time; each on one core, so that the result depends on the seed alone."""
+    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(fit_mixture, latents, [clusters] * len(seeds), seeds))
+
+
+@torch.no_grad()
+def start_from(model: VaDE, autoencoder: Autoencoder, rows: Sequence[int], mixtures: Sequence[Mixture], seeds: Sequence[int]) -> None:
+    """Sets a whole stack: model s takes autoencoder ``rows[s]`` and ``mixtures[s]``.
+
+    As in VaDE the layer of the log-variances starts at Glorot's uniform numbers, from ``seeds[s]``, and the cluster weights start equal.
+    """
+    place = torch.tensor(rows, device=model.means.device)
+
+    def chosen(values: Tensor) -> Tensor:
+        return values.to(place.device).index_select(0, place)
+
+    *own_hidden, head = linear_layers(model.encoder)
+    *trained_hidden, trained_head = linear_layers(autoencoder.encoder)
+    own, trained = own_hidden + linear_layers(model.decoder), trained_hidden + linear_layers(autoencoder.decoder)
+    for layer, source in zip(own, trained, strict=True):
+        layer.weight.copy_(chosen(source.weight))
+        layer.bias.copy_(chosen(source.bias))
+    means, log_variances = head.weight.chunk(2, -1)
+    means.copy_(chosen(trained_head.weight))
+    glorot_(log_variances, seeds)
+    head.bias.copy_(nn.functional.pad(chosen(trained_head.bias), (0, model.latent)))
+    model.means.copy_(torch.stack([means for means, _ in mixtures]))
+    model.log_variances.copy_(torch.stack([variances for _, variances in mixtures]).log())
+    model.log_weights.zero_()
+    model.retilt()

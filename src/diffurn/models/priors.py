@@ -1,0 +1,281 @@
+r"""Priors over the cluster assignments c = (c_1, …, c_n) of a batch: all in which the three clustering methods differ.
+
+`Uniform` and `Categorical` (learned π) treat the samples of a batch as independent. `Hypergeometric` takes them from an urn with m balls of
+each cluster and odds π: the *counts* x_k = #{i : c_i = k} follow Fisher's law. Given the counts every order is equally likely, and
+:math:`n! / \prod_k x_k!` orders have the same counts, so
+
+.. math:: \log p(c|π) = \log P(x) - \log n! + \sum_k \log x_k!
+          = \sum_k \Big[\log \frac{m!}{(m - x_k)!} + x_k \log π_k\Big] - \log Z(π) - \log n!,
+
+with Z Fisher's normaliser; the factorials of the counts cancel against those of the binomial coefficients. The gamma function continues
+this to real counts, with slope :math:`\log π_k + ψ(m - x_k + 1)`: a cluster whose balls run out becomes expensive. As m → ∞ each sample's
+share of it tends to that of the categorical prior, :math:`\sum_k x_k \log π_k` in all.
+
+What is the probability of a cluster in Bayes' rule for q(c_i|x_i)? The paper takes π. But π are odds, and with few balls they must be
+extreme to allow moderately different counts. The best factorised q has :math:`q_{ik} ∝ N(z_i; μ_k, σ_k^2) \exp(∂ \log p / ∂x_k)`, which is
+:math:`π_k (m - x_k + ½)` up to terms of order 1/m², and at x = E x that is proportional to E x_k: the urn's mean (``shares="mean"``).
+
+All functions work on a stack of S models: log-weights ``(S, K)``, responsibilities ``(S, B, K)``, results ``(S,)``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar, Literal, Protocol, get_args
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from diffurn.exact import log_tilt
+from diffurn.exact.quadrature import Quadrature
+
+Shares = Literal["pi", "mean"]
+Counts = Literal["hard", "soft", "expected"]
+Conditionals = Literal["exact", "merged"]
+
+
+class Law(Protocol):
+    """A prior with its weights set, for a stack of models."""
+
+    @property
+    def log_shares(self) -> Tensor:
+        """log of the probability that a sample belongs to each cluster, as Bayes' rule for q(c|x) takes it: (S, K)."""
+
+    @property
+    def mean(self) -> Tensor:
+        """How many samples of a batch are expected in each cluster: (S, K)."""
+
+    def expected_log_prob(self, log_q: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
+        """E_q[log p(c|π)] of a batch, per sample: (S,). `gumbel` is noise of the shape of `log_q`."""
+
+
+class Prior(Protocol):
+    """One of the three, ready for any weights."""
+
+    learned: ClassVar[bool]
+
+    def tilt(self, log_weights: Tensor, samples: int) -> Tensor:
+        """What helps `law` and may be kept over some steps, since the law does not depend on it: (S,)."""
+
+    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+        """With log π up to a constant (S, K), for batches of so many samples."""
+
+
+@dataclass(frozen=True, eq=False)
+class Independent:
+    """The law of samples that know nothing of each other."""
+
+    log_shares: Tensor
+    samples: int
+
+    @property
+    def mean(self) -> Tensor:
+        return self.samples * self.log_shares.exp()
+
+    def expected_log_prob(self, log_q: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
+        return (log_q.exp().mean(-2) * self.log_shares).sum(-1)
+
+
+@dataclass(frozen=True)
+class Categorical:
+    """Independent samples with learned π."""
+
+    learned: ClassVar[bool] = True
+
+    def tilt(self, log_weights: Tensor, samples: int) -> Tensor:
+        return torch.zeros_like(log_weights[..., 0])
+
+    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+        return Independent(torch.log_softmax(log_weights, -1), samples)
+
+
+@dataclass(frozen=True)
+class Uniform(Categorical):
+    """Independent samples, π_k = 1/K."""
+
+    learned: ClassVar[bool] = False
+
+    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+        return Independent(torch.full_like(log_weights, -math.log(log_weights.shape[-1])), samples)
+
+
+@dataclass(frozen=True)
+class Hypergeometric:
+    """The samples of a batch of n share an urn with m balls of each cluster and learned odds π.
+
+    Args:
+        balls: m / n ≥ 1; at infinity the samples are independent again, with probabilities π.
+        shares: what Bayes' rule for q(c|x) takes for the probability of a cluster: "pi", the paper's equation, or "mean", the urn's mean
+            divided by n, which is the probability that a sample of the batch belongs to the cluster (without a gradient).
+        counts: of which assignments the prior is taken: "hard" straight-through Gumbel-Softmax draws, as in the paper, the same "soft",
+            or "expected": no draws, but the expectation over q itself, to second order in the deviation of the counts.
+        conditionals: "exact" for Fisher's law of the counts, "merged" for the paper's chain of merged groups.
+    """
+
+    balls: float = 1.0
+    shares: Shares = "pi"
+    counts: Counts = "hard"
+    conditionals: Conditionals = "exact"
+
+    learned: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        if not self.balls >= 1:
+            raise ValueError(f"balls is {self.balls}, but an urn needs at least one ball of each cluster per sample: 1 or more")
+        if self.counts == "expected" and self.conditionals == "merged":
+            raise ValueError("expected counts are for the exact law: the merged chain takes drawn ones, hard or soft")
+
+    def group_size(self, samples: int) -> float:
+        """m, a whole number."""
+        return self.balls if math.isinf(self.balls) else float(round(self.balls * samples))
+
+    def tilt(self, log_weights: Tensor, samples: int) -> Tensor:
+        """log r of `diffurn.exact.log_tilt`: that of some steps ago gives the same law, as accurately as that of now."""
+        size = self.group_size(samples)
+        if math.isinf(size):
+            return torch.zeros_like(log_weights[..., 0])
+        log_pi = torch.log_softmax(log_weights.detach().double(), -1)
+        return log_tilt(log_pi, torch.full_like(log_pi, size), torch.full_like(log_pi[..., 0], samples)).to(log_weights.dtype)
+
+    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+        return _Urn(self, log_weights, samples, tilt)
+
+
+class _Urn:
+    """The law of samples that share an urn; float64 inside."""
+
+    def __init__(self, prior: Hypergeometric, log_weights: Tensor, samples: int, tilt: Tensor) -> None:
+        self._prior, self._samples, self._size = prior, samples, prior.group_size(samples)
+        self._dtype = log_weights.dtype
+        self._log_pi = torch.log_softmax(log_weights.double(), -1)
+        if math.isinf(self._size):  # of falling factorials only powers of m are left, which cancel
+            self._log_normalizer, self._mean = torch.zeros_like(self._log_pi[..., 0]), samples * self._log_pi.exp()
+        else:
+            self._log_normalizer, self._mean = log_normalizer_and_mean(self._log_pi, self._size, samples, tilt.double())
+
+    @property
+    def mean(self) -> Tensor:
+        return self._mean.to(self._dtype)
+
+    @property
+    def log_shares(self) -> Tensor:
+        if self._prior.shares == "pi" or math.isinf(self._size):
+            return self._log_pi.to(self._dtype)
+        return (self._mean / self._samples).log().to(self._dtype)
+
+    def expected_log_prob(self, log_q: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
+        if self._prior.counts == "expected":
+            q = log_q.double().exp()
+            total = self._log_prob(q.sum(-2)) + self._curvature(q)
+        else:
+            total = self._log_prob(drawn_counts(log_q, gumbel, temperature, self._prior.counts == "hard").double())
+        return (total / self._samples).to(self._dtype)
+
+    def _log_prob(self, counts: Tensor) -> Tensor:
+        if math.isinf(self._size):
+            return (counts * self._log_pi).sum(-1)
+        if self._prior.conditionals == "merged":
+            return merged_assignment_log_prob(counts, self._log_pi, self._size, self._samples)
+        return assignment_log_prob(counts, self._log_pi, self._log_normalizer, self._size, self._samples)
+
+    def _curvature(self, q: Tensor) -> Tensor:
+        """E log p(x) - log p(E x) to second order: the Hessian in the counts is diagonal, as are the independent draws from q."""
+        if math.isinf(self._size):
+            return torch.zeros_like(q[..., 0, 0])
+        return -0.5 * (torch.polygamma(1, self._size - q.sum(-2) + 1) * (q * (1 - q)).sum(-2)).sum(-1)
+
+
+def prior_named(name: str) -> Prior:
+    """The prior a name stands for: ``uniform``, ``categorical``, or ``hypergeometric`` with details behind dashes, in any order.
+
+    Details are m as ``1n``, ``2n``, ``10n`` or ``inf``, how π enters q(c|x) (``pi``, ``mean``), the counts (``hard``, ``soft``,
+    ``expected``) and the law (``exact``, ``merged``).
+
+    Example:
+        >>> prior_named("hypergeometric-10n-mean")
+        Hypergeometric(balls=10.0, shares='mean', counts='hard', conditionals='exact')
+    """
+    kind, *details = name.split("-")
+    if kind in ("uniform", "categorical") and not details:
+        return Uniform() if kind == "uniform" else Categorical()
+    if kind != "hypergeometric":
+        raise ValueError(f"there is no prior {name!r}: choose uniform, categorical or hypergeometric, the last with details as in -2n-mean")
+    given: dict[str, float | str] = {}
+    choices = {"shares": get_args(Shares), "counts": get_args(Counts), "conditionals": get_args(Conditionals)}
+    for detail in details:
+        field = next((field for field, values in choices.items() if detail in values), "balls")
+        if field in given:
+            raise ValueError(f"the prior {name!r} has two words for one thing, the second of them {detail!r}")
+        given[field] = _balls(name, detail) if field == "balls" else detail
+    return Hypergeometric(**given)  # type: ignore[arg-type]
+
+
+def _balls(name: str, detail: str) -> float:
+    try:
+        return math.inf if detail == "inf" else float(detail.removesuffix("n")) if detail.endswith("n") else float("nan")
+    except ValueError:
+        raise ValueError(f"the prior {name!r} has a detail {detail!r}: known are 1n, 2n, …, inf, pi, mean, hard, soft, ...") from None
+
+
+def drawn_counts(log_q: Tensor, gumbel: Tensor, temperature: Tensor, hard: bool) -> Tensor:
+    """x_k = Σ_i c_ik of Gumbel-Softmax draws c_i ~ q(c_i|x_i), (S, B, K) to (S, K); hard draws are straight-through."""
+    perturbed = log_q + gumbel
+    soft = torch.softmax(perturbed / temperature, -1)
+    if not hard:
+        return soft.sum(-2)
+    one_hot = torch.zeros_like(soft).scatter(-1, perturbed.argmax(-1, keepdim=True), 1.0)
+    return (one_hot + (soft - soft.detach())).sum(-2)
+
+
+def log_normalizer_and_mean(log_pi: Tensor, size: float, samples: int, tilt: Tensor) -> tuple[Tensor, Tensor]:
+    """log Z of an urn with `size` balls of every group, and the mean of its counts; all float64.
+
+    The gradient of log Z in log π is that mean, so nothing has to be traced through the quadrature; the mean itself has none.
+    """
+    with torch.no_grad():
+        log_odds = log_pi + tilt.unsqueeze(-1)
+        nodes = Quadrature.build(log_odds, torch.full_like(log_pi, size), torch.full_like(tilt, samples))
+        value = size * softplus(log_odds, threshold=50).sum(-1) - samples * tilt + nodes.mass().log()
+        mean = nodes.mean()
+    return value + ((log_pi - log_pi.detach()) * mean).sum(-1), mean
+
+
+def assignment_log_prob(counts: Tensor, log_pi: Tensor, log_normalizer: Tensor, size: float, samples: int) -> Tensor:
+    """log p(c|π) of any assignments with these counts, real numbers that sum to `samples`, by Fisher's law."""
+    arrangements = math.lgamma(size + 1) - torch.lgamma(size - counts + 1)  # m! / (m - x)!
+    return (arrangements + counts * log_pi).sum(-1) - log_normalizer - math.lgamma(samples + 1)
+
+
+def merged_assignment_log_prob(counts: Tensor, log_pi: Tensor, size: float, samples: int) -> Tensor:
+    """The same where the counts come from the paper's chain: group by group, all later groups as one with their average weight.
+
+    Differentiable in the counts also through the draws that they leave for later groups.
+    """
+    clusters = counts.shape[-1]
+    later = torch.arange(clusters - 1, 0, -1, dtype=counts.dtype, device=counts.device)  # groups behind each but the last
+    rest_size = size * later
+    backwards = torch.logcumsumexp(log_pi.flip(-1), -1).flip(-1)
+    log_odds = log_pi[..., :-1] - (backwards[..., 1:] - later.log())  # against the average of the later weights
+    left = samples - (counts.cumsum(-1) - counts)[..., :-1]
+    possible = torch.arange(samples + 1, dtype=counts.dtype, device=counts.device)
+    inside = possible <= left.unsqueeze(-1) + 0.5  # with real counts the draws left are real, too
+    columns = torch.where(inside, possible, 0.0)
+    over_all = _log_weight(columns, left.unsqueeze(-1), size, rest_size.unsqueeze(-1), log_odds.unsqueeze(-1))
+    log_normalizer = torch.logsumexp(torch.where(inside, over_all, -torch.inf), -1)
+    of_counts = _log_weight(counts[..., :-1], left, size, rest_size, log_odds) - log_normalizer
+    return of_counts.sum(-1) + torch.lgamma(counts + 1).sum(-1) - math.lgamma(samples + 1)
+
+
+def _log_weight(x: Tensor, left: Tensor, size: float, rest_size: Tensor, log_odds: Tensor) -> Tensor:
+    """log C(m, x) + log C(M, n - x) + x log ω, less log m! + log M!."""
+    rest = (left - x).clamp(min=0)
+    factorials = torch.lgamma(x + 1) + torch.lgamma(size - x + 1) + torch.lgamma(rest + 1) + torch.lgamma(rest_size - rest + 1)
+    return x * log_odds - factorials
+
+
+def grouped(priors: Sequence[Prior]) -> list[tuple[Prior, list[int]]]:
+    """Every different prior with the models of the stack that have it, so that each is asked once."""
+    return [(prior, [model for model, own in enumerate(priors) if own == prior]) for prior in dict.fromkeys(priors)]

@@ -1,0 +1,442 @@
+"""The model and its priors against plain re-implementations, torch's distributions and enumeration of all assignments."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+from torch.distributions import Bernoulli, Independent, MultivariateNormal, Normal, kl_divergence
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from diffurn import FisherHypergeometric
+from diffurn.experiments.merged import merged_log_prob
+from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
+from diffurn.models.priors import Categorical, Hypergeometric, Prior, Uniform, drawn_counts, prior_named
+from diffurn.models.stacked import Batches, Replayed, StackedLinear, glorot_
+from diffurn.models.vade import VaDE
+
+ALL = ["uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean", "hypergeometric-inf", "hypergeometric-soft-merged"]
+COLD = torch.tensor(1e-3)
+
+
+def law_of(prior: Prior, log_weights: Tensor, samples: int):
+    return prior.law(log_weights, samples, prior.tilt(log_weights, samples))
+
+
+def log_prob_of(prior: Hypergeometric, log_weights: Tensor, assignments: Tensor) -> Tensor:
+    """log p(c|π) of assignments (A, n), by a q that is sure of them."""
+    samples, clusters = assignments.shape[1], log_weights.shape[-1]
+    log_q = torch.nn.functional.one_hot(assignments, clusters).double().log()
+    weights = log_weights.expand(len(assignments), clusters)
+    return samples * law_of(prior, weights, samples).expected_log_prob(log_q, torch.zeros_like(log_q), torch.ones(()))
+
+
+def all_assignments(samples: int, clusters: int) -> Tensor:
+    return torch.tensor(list(itertools.product(range(clusters), repeat=samples)))
+
+
+@pytest.mark.parametrize("balls", [1.0, 2.0, 10.0])
+@pytest.mark.parametrize("conditionals", ["exact", "merged"])
+def test_the_probabilities_of_all_assignments_sum_to_one(balls: float, conditionals: str) -> None:
+    log_weights = torch.tensor([0.3, -1.0, 0.9])
+    prior = Hypergeometric(balls, conditionals=conditionals)  # type: ignore[arg-type]
+    assert torch.logsumexp(log_prob_of(prior, log_weights, all_assignments(6, 3)), 0).abs() < 1e-12
+
+
+@pytest.mark.parametrize("balls", [1.0, 3.0])
+def test_an_assignment_is_as_likely_as_drawing_its_balls_in_that_order(balls: float) -> None:
+    """The oracle draws all n labelled balls at once: every set of balls weighs ∏ω; orders are equally likely."""
+    samples, weights = 4, torch.tensor([1.0, 2.5, 0.4])
+    size = int(balls * samples)
+    owner = [k for k in range(3) for _ in range(size)]
+    total: dict[tuple[int, ...], float] = {}
+    for drawn in itertools.combinations(range(3 * size), samples):
+        mass = math.prod(float(weights[owner[ball]]) for ball in drawn)
+        counts = tuple(sum(owner[ball] == k for ball in drawn) for k in range(3))
+        total[counts] = total.get(counts, 0.0) + mass
+    assignments = all_assignments(samples, 3)
+    norm = sum(total.values())
+    expected = []
+    for assignment in assignments:
+        counts = tuple(int((assignment == k).sum()) for k in range(3))
+        orders = math.factorial(samples) / math.prod(math.factorial(x) for x in counts)
+        expected.append(math.log(total[counts] / norm / orders))
+    found = log_prob_of(Hypergeometric(balls), weights.log(), assignments)
+    torch.testing.assert_close(found, torch.tensor(expected), rtol=1e-12, atol=1e-12)
+
+
+def test_the_prior_is_the_urns_log_probability_spread_over_the_orders() -> None:
+    samples, log_weights = 128, torch.randn(5, 10)
+    counts = torch.multinomial(torch.ones(5, 10), samples, replacement=True)
+    counts = torch.stack([row.bincount(minlength=10) for row in counts]).double()
+    for balls in (1.0, 2.0, 10.0):
+        urn = FisherHypergeometric(torch.full((10,), int(balls * samples)), samples, log_weights=log_weights)
+        expected = urn.log_prob(counts) - math.lgamma(samples + 1) + torch.lgamma(counts + 1).sum(-1)
+        assignments = torch.stack([torch.repeat_interleave(torch.arange(10), row.long()) for row in counts])
+        found = torch.stack(
+            [log_prob_of(Hypergeometric(balls), w, c.unsqueeze(0))[0] for w, c in zip(log_weights, assignments, strict=True)]
+        )
+        torch.testing.assert_close(found, expected, rtol=0, atol=1e-9)
+        torch.testing.assert_close(law_of(Hypergeometric(balls), log_weights, samples).mean, urn.mean)
+
+
+def test_the_merged_chain_is_the_one_the_paper_draws_from() -> None:
+    log_weights, samples = torch.tensor([0.5, -0.8, 1.2]), 5
+    assignments = all_assignments(samples, 3)
+    counts = torch.nn.functional.one_hot(assignments, 3).sum(1).double()
+    for balls in (1, 2):
+        law = merged_log_prob(counts, torch.full((3,), float(balls * samples)), torch.tensor(float(samples)), log_weights)
+        expected = law - math.lgamma(samples + 1) + torch.lgamma(counts + 1).sum(-1)
+        found = log_prob_of(Hypergeometric(float(balls), conditionals="merged"), log_weights, assignments)
+        torch.testing.assert_close(found, expected)
+
+
+def test_with_endless_balls_the_hypergeometric_prior_is_the_categorical_one() -> None:
+    log_weights, assignments = torch.randn(4), all_assignments(5, 4)
+    independent = torch.distributions.Categorical(logits=log_weights).log_prob(assignments).sum(1)
+    torch.testing.assert_close(log_prob_of(Hypergeometric(math.inf), log_weights, assignments), independent)
+    torch.testing.assert_close(log_prob_of(Hypergeometric(1e5), log_weights, assignments), independent, rtol=0, atol=1e-3)
+    log_q, weights = torch.randn(3, 20, 4).log_softmax(-1), torch.randn(3, 4)
+    ours = law_of(Hypergeometric(math.inf, counts="expected", shares="mean"), weights, 20)
+    theirs = law_of(Categorical(), weights, 20)
+    torch.testing.assert_close(ours.expected_log_prob(log_q, log_q, COLD), theirs.expected_log_prob(log_q, log_q, COLD))
+    torch.testing.assert_close(ours.log_shares, theirs.log_shares)
+    torch.testing.assert_close(ours.mean, theirs.mean)
+
+
+@pytest.mark.parametrize("balls", [1.0, 4.0])
+def test_expected_counts_give_the_expectation_over_all_assignments(balls: float) -> None:
+    """To second order: the rest is of the size of a third derivative, (n/m)²/n² per sample."""
+    samples, log_weights = 7, torch.tensor([0.2, -0.4, 0.6])
+    log_q = (2 * torch.randn(1, samples, 3)).log_softmax(-1)
+    assignments = all_assignments(samples, 3)
+    probabilities = log_q[0, torch.arange(samples), assignments].sum(1).exp()
+    expected = (probabilities * log_prob_of(Hypergeometric(balls), log_weights, assignments)).sum() / samples
+    found = law_of(Hypergeometric(balls, counts="expected"), log_weights.unsqueeze(0), samples).expected_log_prob(log_q, log_q, COLD)
+    assert (found - expected).abs().item() < 2e-3
+    draws = torch.randn(4000, samples, 3)
+    gumbel = -torch.log(-torch.log(torch.rand_like(draws)))
+    drawn = law_of(Hypergeometric(balls), log_weights.expand(4000, 3), samples).expected_log_prob(log_q.expand(4000, -1, -1), gumbel, COLD)
+    assert (drawn.mean() - expected).abs().item() < 5 * drawn.std().item() / math.sqrt(4000)  # false alarm 6e-7
+
+
+@pytest.mark.parametrize(
+    "name", ["categorical", "hypergeometric", "hypergeometric-2n-soft", "hypergeometric-expected", "hypergeometric-merged"]
+)
+def test_the_gradient_of_the_prior_reaches_the_responsibilities_and_the_weights(name: str) -> None:
+    scores, log_weights = torch.randn(2, 30, 4, requires_grad=True), torch.randn(2, 4, requires_grad=True)
+    value = law_of(prior_named(name), log_weights, 30).expected_log_prob(scores.log_softmax(-1), torch.randn(2, 30, 4), torch.tensor(0.7))
+    in_scores, in_weights = torch.autograd.grad(value.sum(), [scores, log_weights])
+    assert in_scores.isfinite().all()
+    assert (in_scores.abs().sum((1, 2)) > 0).all()
+    assert (in_weights.abs().sum(1) > 0).all()
+
+
+def test_the_gradient_in_the_weights_is_counts_less_the_urns_mean() -> None:
+    log_weights = torch.randn(3, 5, requires_grad=True)
+    log_q = torch.randn(3, 40, 5).log_softmax(-1)
+    law = law_of(Hypergeometric(2.0, counts="expected"), log_weights, 40)
+    (found,) = torch.autograd.grad(40 * law.expected_log_prob(log_q, log_q, COLD).sum(), log_weights)
+    urn = FisherHypergeometric([80] * 5, 40, log_weights=log_weights.detach())
+    torch.testing.assert_close(found, log_q.exp().sum(1) - urn.mean)
+
+
+def test_a_stale_tilt_changes_nothing() -> None:
+    log_weights, log_q = torch.randn(3, 10), torch.randn(3, 128, 10).log_softmax(-1)
+    prior = Hypergeometric(shares="mean")
+    tilt = prior.tilt(log_weights, 128)
+    now, stale = prior.law(log_weights, 128, tilt), prior.law(log_weights, 128, tilt + 0.1)  # a hundred steps' worth
+    torch.testing.assert_close(now.log_shares, stale.log_shares, rtol=0, atol=1e-10)
+    noise = torch.randn_like(log_q)
+    torch.testing.assert_close(now.expected_log_prob(log_q, noise, COLD), stale.expected_log_prob(log_q, noise, COLD), rtol=0, atol=1e-10)
+
+
+def test_hard_counts_are_whole_and_add_up_and_soft_ones_add_up() -> None:
+    log_q, noise = torch.randn(6, 50, 4).log_softmax(-1), torch.randn(6, 50, 4)
+    hard, soft = (drawn_counts(log_q, noise, torch.tensor(0.5), hard) for hard in (True, False))
+    assert torch.equal(hard, hard.round())
+    torch.testing.assert_close(hard.sum(-1), torch.full((6,), 50.0))
+    torch.testing.assert_close(soft.sum(-1), torch.full((6,), 50.0))
+    torch.testing.assert_close(drawn_counts(log_q, noise, COLD, False), drawn_counts(log_q, noise, COLD, True), rtol=0, atol=0.5)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["binomial", "uniform-2n", "hypergeometric-0.5n", "hypergeometric-many", "hypergeometric-pi-mean", "hypergeometric-expected-merged"],
+)
+def test_a_prior_nobody_knows_is_refused(name: str) -> None:
+    with pytest.raises(ValueError, match=r"prior|balls|expected"):
+        prior_named(name)
+
+
+def tiny_stack(names: list[str], samples: int = 12) -> VaDE:
+    model = VaDE([prior_named(name) for name in names], pixels=9, widths=(7, 6), latent=3, clusters=4, batch_size=samples)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.copy_(0.4 * torch.randn_like(parameter))
+    model.retilt()
+    return model
+
+
+def noise_for(model: VaDE, samples: int) -> tuple[Tensor, Tensor, Tensor]:
+    models = len(model.means)
+    return torch.rand(models, samples, 9), torch.randn(models, samples, 3), torch.randn(models, samples, 4)
+
+
+def plain_elbo(model: VaDE, s: int, name: str, x: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
+    """One model of the stack, with torch's distributions and loops over samples and clusters."""
+    h = x
+    for layer in model.encoder[:-1]:
+        h = torch.relu(h @ layer.weight[s] + layer.bias[s])
+    h = h @ model.encoder[-1].weight[s] + model.encoder[-1].bias[s]
+    encoded = Normal(h[:, :3], (h[:, 3:] / 2).exp())
+    z = encoded.loc + encoded.scale * normal
+    h = z
+    for layer in model.decoder[:-1]:
+        h = torch.relu(h @ layer.weight[s] + layer.bias[s])
+    logits = h @ model.decoder[-1].weight[s] + model.decoder[-1].bias[s]
+    clusters = [MultivariateNormal(m, torch.diag(v.exp())) for m, v in zip(model.means[s], model.log_variances[s], strict=True)]
+    n, weights = len(x), model.log_weights[s].softmax(-1)
+    urn = FisherHypergeometric([n * (2 if "2n" in name else 1)] * 4, n, weights=weights, validate_args=False)
+    shares = torch.full((4,), 0.25) if name == "uniform" else urn.mean / n if "mean" in name else weights
+    joint = torch.stack([c.log_prob(z) + share.log() for c, share in zip(clusters, shares, strict=True)], 1).exp()
+    q = joint / joint.sum(1, keepdim=True)
+    total = Independent(Bernoulli(logits=logits, validate_args=False), 1).log_prob(x).sum()
+    for i in range(n):
+        for k in range(4):
+            total = total - q[i, k] * kl_divergence(MultivariateNormal(encoded.loc[i], torch.diag(encoded.scale[i] ** 2)), clusters[k])
+            total = total - q[i, k] * q[i, k].log()
+            if name in ("uniform", "categorical", "hypergeometric-inf-expected"):
+                total = total + q[i, k] * shares[k].log()
+    if name.startswith("hypergeometric") and "inf" not in name:
+        counts = torch.nn.functional.one_hot((q.log() + gumbel).argmax(1), 4).sum(0).double()
+        total = total + urn.log_prob(counts) - math.lgamma(n + 1) + torch.lgamma(counts + 1).sum()
+    return total / n
+
+
+NAMES = ["uniform", "hypergeometric", "categorical", "hypergeometric-2n-mean", "hypergeometric", "hypergeometric-inf-expected"]
+
+
+def test_every_model_of_a_stack_has_the_bound_that_a_plain_model_has() -> None:
+    model = tiny_stack(NAMES)
+    x, normal, gumbel = noise_for(model, 12)
+    found = model.elbo(x, normal, gumbel, torch.tensor(0.5))
+    expected = torch.stack([plain_elbo(model, s, name, x[s], normal[s], gumbel[s]) for s, name in enumerate(NAMES)])
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+def test_gradients_of_a_stack_are_those_of_a_plain_model_where_nothing_is_relaxed() -> None:
+    names = ["categorical", "uniform"]
+    model = tiny_stack(names)
+    x, normal, gumbel = noise_for(model, 12)
+    parameters = list(model.parameters())
+    found = torch.autograd.grad(model.elbo(x, normal, gumbel, COLD).sum(), parameters)
+    plain = sum(plain_elbo(model, s, name, x[s], normal[s], gumbel[s]) for s, name in enumerate(names))
+    for ours, theirs in zip(found, torch.autograd.grad(plain, parameters), strict=True):
+        torch.testing.assert_close(ours, theirs, rtol=1e-8, atol=1e-10)
+
+
+def test_models_of_a_stack_do_not_meet() -> None:
+    model = tiny_stack(ALL)
+    x, normal, gumbel = noise_for(model, 12)
+    before = model.elbo(x, normal, gumbel, torch.tensor(0.5))
+    with torch.no_grad():
+        model.means[2] = torch.nan
+        model.log_weights[2] = torch.nan
+    model.retilt()
+    after = model.elbo(x, normal, gumbel, torch.tensor(0.5))
+    others = [s for s in range(len(ALL)) if s != 2]
+    assert after[2].isnan()
+    torch.testing.assert_close(after[others], before[others])
+    (slope,) = torch.autograd.grad(torch.where(torch.arange(len(ALL)) == 2, 0.0, after).sum(), model.log_variances)
+    assert slope[others].isfinite().all()
+
+
+def test_far_away_samples_stay_finite() -> None:
+    model = tiny_stack(ALL)
+    x, normal, gumbel = noise_for(model, 12)
+    loss = -model.elbo(x, 1e4 * normal, gumbel, torch.tensor(0.5)).sum()
+    assert loss.isfinite()
+    assert all(slope.isfinite().all() for slope in torch.autograd.grad(loss, list(model.parameters())))
+
+
+class _OnMetaOnly(TorchDispatchMode):
+    """Fails at any operation that touches a tensor of the host or reads a value back."""
+
+    def __torch_dispatch__(self, operation, kinds, operands=(), keywords=None):  # type: ignore[no-untyped-def]
+        result = operation(*operands, **(keywords or {}))
+        tensors = [leaf for leaf in tree_leaves((operands, keywords, result)) if isinstance(leaf, Tensor)]
+        assert all(tensor.device.type == "meta" for tensor in tensors), operation
+        return result
+
+
+def test_a_step_never_asks_the_host_so_that_it_can_be_captured() -> None:
+    names = [*ALL, "hypergeometric-expected", "hypergeometric-10n-soft", "hypergeometric-merged"]
+    model = tiny_stack(names).to("meta")
+    x, normal, gumbel = (noise.to("meta") for noise in noise_for(model, 12))
+    active, temperature = torch.ones(len(names), dtype=torch.bool, device="meta"), torch.ones((), device="meta")
+    with _OnMetaOnly():
+        torch.where(active, model.elbo(x, normal, gumbel, temperature), 0.0).sum().backward()
+    assert all(parameter.grad is not None for parameter in model.parameters())
+
+
+def test_the_uniform_prior_never_moves_its_weights() -> None:
+    model = tiny_stack(["uniform", "categorical"])
+    (slope,) = torch.autograd.grad(model.elbo(*noise_for(model, 12), COLD).sum(), model.log_weights)
+    assert torch.equal(slope[0], torch.zeros(4))
+    assert slope[1].abs().sum() > 0
+    torch.testing.assert_close(model.expected_shares()[0], torch.full((4,), 0.25))
+    assert not Uniform.learned
+
+
+def test_a_stacked_layer_is_one_layer_per_model() -> None:
+    layer = StackedLinear(3, 5, 2)
+    glorot_(layer.weight, [1, 2, 1])
+    x = torch.randn(3, 4, 5)
+    for s in range(3):
+        torch.testing.assert_close(layer(x)[s], x[s] @ layer.weight[s])
+    assert torch.equal(layer.weight[0], layer.weight[2])
+    assert layer.weight.abs().max() <= math.sqrt(6 / 7)
+    assert not torch.equal(layer.weight[0], layer.weight[1])
+
+
+def test_an_epoch_shows_every_item_of_a_models_own_data_once() -> None:
+    items = [torch.arange(0, 50), torch.arange(100, 137)]
+    batches = Batches(items, [0, 1], batch_size=4, block=7, normals=2, gumbels=1)
+    seen: list[list[int]] = [[], []]
+    for _ in range(12):
+        batches.refill(7)
+        for _ in range(7):
+            numbers, normal, gumbel = batches.next()
+            assert normal.shape == (2, 4, 2)
+            assert gumbel.isfinite().all()
+            for s in range(2):
+                seen[s] += numbers[s].tolist()
+    for s, own in enumerate(items):
+        per_epoch = len(own) // 4 * 4
+        for start in range(0, len(seen[s]) - per_epoch, per_epoch):
+            epoch = seen[s][start : start + per_epoch]
+            assert len(set(epoch)) == per_epoch
+            assert set(epoch) <= set(own.tolist())
+    assert seen[0][:48] != seen[0][48:96]
+
+
+def test_a_models_batches_do_not_depend_on_its_neighbours_and_can_be_resumed() -> None:
+    alone = Batches([torch.arange(20)], [5], 3, 4, normals=2, gumbels=2)
+    beside = Batches([torch.arange(9), torch.arange(20)], [4, 5], 3, 4, normals=2, gumbels=2)
+    for _ in range(3):
+        alone.refill(4)
+        beside.refill(4)
+        for one, many in zip(alone.next(), beside.next(), strict=True):
+            assert torch.equal(one[0], many[1])
+    resumed = Batches([torch.arange(20)], [77], 3, 4, normals=2, gumbels=2)
+    resumed.load_state(alone.state())
+    alone.refill(3)
+    resumed.refill(3)
+    assert all(torch.equal(one, other) for one, other in zip(alone.next(), resumed.next(), strict=True))
+
+
+def test_gumbel_noise_follows_gumbels_law() -> None:
+    """Kolmogorov-Smirnov distance of 40,000 variates; false alarm about 1e-5."""
+    batches = Batches([torch.arange(100)], [0], 100, 40, normals=1, gumbels=10)
+    batches.refill(40)
+    values = batches.gumbel.flatten().sort().values
+    law = torch.exp(-torch.exp(-values))
+    ranks = torch.arange(1, len(values) + 1) / len(values)
+    assert (law - ranks).abs().max() < 2.5 / math.sqrt(len(values))
+
+
+def test_a_block_has_a_limit_and_data_must_fill_a_batch() -> None:
+    with pytest.raises(ValueError, match="does not fill"):
+        Batches([torch.arange(3)], [0], 4, 4, 1, 1)
+    with pytest.raises(ValueError, match="1 to 4 steps"):
+        Batches([torch.arange(9)], [0], 4, 4, 1, 1).refill(5)
+
+
+def test_a_step_runs_as_often_as_asked(device: torch.device) -> None:
+    total = torch.zeros((), device=device)
+    replayed = Replayed(lambda: total.add_(1), device)
+    replayed.run(2)
+    replayed.run(5)
+    assert float(total) == 7
+
+
+def saved_autoencoder(path: Path, **changed: np.ndarray) -> dict[str, np.ndarray]:
+    sizes = (9, 7, 6, 3)
+    arrays = {}
+    for half, chain in (("encoder", sizes), ("decoder", sizes[::-1])):
+        for number, (a, b) in enumerate(itertools.pairwise(chain), start=1):
+            arrays[f"{half}{number}_W"] = np.random.default_rng(number).normal(size=(a, b)).astype(np.float32)
+            arrays[f"{half}{number}_b"] = np.random.default_rng(number + 9).normal(size=b).astype(np.float32)
+    np.savez(path, **{**arrays, **changed})
+    return arrays
+
+
+def test_released_weights_are_the_matrices_they_were(tmp_path: Path) -> None:
+    arrays = saved_autoencoder(tmp_path / "vade.npz")
+    autoencoder = read_vade_weights(tmp_path / "vade.npz", 9, (7, 6), 3)
+    images = torch.randint(0, 256, (5, 9), dtype=torch.uint8)
+    h = images.numpy() / 255
+    for number in (1, 2):
+        h = np.maximum(h @ arrays[f"encoder{number}_W"] + arrays[f"encoder{number}_b"], 0)
+    z = h @ arrays["encoder3_W"] + arrays["encoder3_b"]
+    np.testing.assert_allclose(autoencoder.latents(images, 0).numpy(), z, rtol=1e-6)
+    h = z
+    for number in (1, 2):
+        h = np.maximum(h @ arrays[f"decoder{number}_W"] + arrays[f"decoder{number}_b"], 0)
+    logits = h @ arrays["decoder3_W"] + arrays["decoder3_b"]
+    np.testing.assert_allclose(autoencoder(images.double().unsqueeze(0) / 255)[0].detach().numpy(), logits, rtol=1e-6, atol=1e-6)
+
+
+def test_released_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    saved_autoencoder(tmp_path / "wrong.npz", encoder2_W=np.zeros((7, 5), dtype=np.float32))
+    with pytest.raises(ValueError, match="encoder2_W"):
+        read_vade_weights(tmp_path / "wrong.npz", 9, (7, 6), 3)
+    saved_autoencoder(tmp_path / "shallow.npz")
+    with pytest.raises(ValueError, match="encoder4_W"):
+        read_vade_weights(tmp_path / "shallow.npz", 9, (7, 6, 3), 3)
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_vade_weights(tmp_path / "missing.npz", 9, (7, 6), 3)
+
+
+def test_a_stack_starts_where_autoencoder_and_mixture_ended() -> None:
+    autoencoder = Autoencoder(2, 9, (7, 6), 3)
+    for parameter in autoencoder.parameters():
+        torch.nn.init.normal_(parameter)
+    model = tiny_stack(ALL)
+    mixtures = [(torch.randn(4, 3), torch.rand(4, 3) + 0.1) for _ in ALL]
+    rows = [0, 1, 0, 1, 0, 1]
+    start_from(model, autoencoder, rows, mixtures, seeds=[1, 2, 3, 4, 5, 6])
+    images = torch.randint(0, 256, (8, 9), dtype=torch.uint8)
+    x = images.double() / 255
+    mean, log_variance = model.encode(x.expand(6, -1, -1))
+    for s, row in enumerate(rows):
+        torch.testing.assert_close(mean[s], autoencoder.latents(images, row))
+    torch.testing.assert_close(model.log_variances.exp(), torch.stack([variances for _, variances in mixtures]))
+    assert torch.equal(model.log_weights, torch.zeros(6, 4))
+    assert log_variance.std() > 0
+    torch.testing.assert_close(model.expected_shares(), torch.full((6, 4), 0.25))
+
+
+def test_pretraining_learns_to_restore_its_data() -> None:
+    patterns = torch.randint(0, 2, (4, 16), dtype=torch.uint8) * 255
+    images = patterns[torch.arange(200) % 4]
+    items = [torch.arange(200), torch.arange(0, 120)]
+    autoencoder = pretrain(images, items, [0, 1], (12,), 3, layer_epochs=60, joint_epochs=60, batch_size=20, learning_rate=5e-3)
+    restored = autoencoder((images[:4].double() / 255).expand(2, -1, -1)).sigmoid()
+    assert (restored - images[:4].double() / 255).abs().mean() < 0.1
+
+
+def test_mixtures_find_the_groups_of_the_latents() -> None:
+    pytest.importorskip("sklearn")
+    centres = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    latents = centres[torch.arange(300) % 3] + 0.5 * torch.randn(300, 2)
+    for means, variances in fit_mixtures([latents, latents], 3, [0, 1], workers=1):
+        assert (torch.cdist(centres, means).min(1).values < 0.3).all()
+        assert ((variances - 0.25).abs() < 0.12).all()

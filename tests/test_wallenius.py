@@ -1,0 +1,497 @@
+"""Wallenius' law: probabilities against R, SciPy, the urn followed ball by ball and integrals in many digits; gradients; the contract."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import shutil
+import subprocess
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp, mpf
+from scipy import stats
+from torch import Tensor
+from torch.autograd import gradcheck, gradgradcheck
+from torch.func import vmap
+
+import wallenius_oracles as oracles
+from diffurn import FisherHypergeometric, WalleniusHypergeometric
+from test_bad_input import BAD_ARGUMENTS, BAD_VALUES, GOOD
+from urns import NEVER, Urn
+from wallenius_oracles import LARGE, SMALL, Balls, Recorded, draw_by_draw, recorded
+
+every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
+every_large_urn = pytest.mark.parametrize("urn", LARGE, ids=str)
+
+
+def wallenius(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64) -> WalleniusHypergeometric:
+    return WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, dtype=dtype, device=device))
+
+
+def assert_log_probs(ours: Tensor, exact: Iterable[mpf], tolerance: float) -> None:
+    """Each within tolerance·max(1, |log p|); equal infinities agree, NaN never does."""
+    for value, reference in zip(ours.tolist(), exact, strict=True):
+        right = value == reference or abs(mpf(value) - reference) <= tolerance * max(1.0, abs(float(reference)))
+        assert right, (value, mp.nstr(reference, 20))
+
+
+def outcomes_of(urn: Urn, device: torch.device) -> Tensor:
+    """All that is possible if no weight is zero."""
+    return wallenius(urn, device).enumerate_support()
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# R's BiasedUrn
+# --------------------------------------------------------------------------------------------------------------------------------
+
+RECORDED = recorded()
+# Of 128 probabilities BiasedUrn gives 12 as zero, all below 1e-21, and gets 4 others below 1e-16 wrong by 1.5e-7 to 1.2e-3.
+RIGHT = [row for row in RECORDED if row.relative_error <= oracles.TRUSTED]
+
+
+def ours_at(row: Recorded, device: torch.device) -> Tensor:
+    odds = torch.tensor(row.odds, dtype=torch.float64, device=device)
+    return WalleniusHypergeometric(row.sizes, row.draws, weights=odds).log_prob(torch.tensor(row.counts, device=device))
+
+
+def test_the_record_spans_what_it_promises() -> None:
+    urns = {(row.sizes, row.draws, row.odds) for row in RECORDED}
+    assert len(urns) >= 60
+    assert {len(sizes) for sizes, _, _ in urns} == set(range(2, 9))
+    assert {min(min(sizes) for sizes, _, _ in urns), max(max(sizes) for sizes, _, _ in urns)} == {1, 10**5}
+    assert {min(min(odds) for _, _, odds in urns), max(max(odds) for _, _, odds in urns)} == {1e-6, 1e6}
+    assert any(draws == 1 for _, draws, _ in urns)
+    assert any(draws == sum(sizes) - 1 for sizes, draws, _ in urns)
+    assert len(RIGHT) == 112
+
+
+@pytest.mark.parametrize("row", RIGHT, ids=str)
+def test_probabilities_agree_with_those_recorded_from_biasedurn(row: Recorded, device: torch.device) -> None:
+    assert ours_at(row, device).exp().item() == pytest.approx(row.value, rel=1e-7)
+
+
+@pytest.mark.parametrize("row", RECORDED, ids=str)
+def test_probabilities_are_right_also_where_biasedurn_gives_zero_or_loses_digits(row: Recorded, device: torch.device) -> None:
+    assert_log_probs(ours_at(row, device).reshape(1), [row.exact], 1e-10)
+
+
+def test_the_record_is_what_biasedurn_says_today() -> None:
+    if shutil.which("Rscript") is None:
+        pytest.skip("Rscript is not installed")
+    script = ["if (!requireNamespace('BiasedUrn', quietly = TRUE)) quit(status = 3)", "library(BiasedUrn)"]
+    script += [f"cat(sprintf('%.17g', {row.call}), '\\n')" for row in RECORDED]
+    command = ["Rscript", "--vanilla", "-"]  # the script is too long for a command line
+    done = subprocess.run(command, input="\n".join(script), capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode == 3:
+        pytest.skip("the R package BiasedUrn is not installed")
+    assert done.returncode == 0, done.stderr
+    for row, line in zip(RECORDED, done.stdout.splitlines(), strict=True):
+        if row.relative_error <= oracles.TRUSTED:
+            assert float(line) == pytest.approx(row.value, rel=1e-7), row.call
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Every outcome of small urns, some of large ones
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@every_small_urn
+def test_log_prob_of_every_outcome_is_that_of_drawing_ball_by_ball(urn: Urn, device: torch.device) -> None:
+    """Also where a weight is zero: such outcomes have no probability at all."""
+    law, outcomes = draw_by_draw(Balls.of_urn(urn)), outcomes_of(urn, device)
+    ours = wallenius(urn, device).log_prob(outcomes)
+    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], 1e-10)
+
+
+@every_small_urn
+def test_probabilities_sum_to_one(urn: Urn, device: torch.device) -> None:
+    assert wallenius(urn, device).log_prob(outcomes_of(urn, device)).exp().sum().item() == pytest.approx(1.0, abs=1e-11)
+
+
+@every_large_urn
+def test_log_prob_keeps_nine_digits_from_the_centre_to_the_far_tails(urn: Urn, device: torch.device) -> None:
+    balls = Balls.of_urn(urn)
+    probes = oracles.probe_counts(balls)
+    ours = wallenius(urn, device).log_prob(torch.tensor(probes, device=device))
+    assert_log_probs(ours, [oracles.log_prob(balls, x, digits=20) for x in probes], 1e-9)
+
+
+@st.composite
+def small_urns(draw: st.DrawFn) -> Urn:
+    groups = draw(st.integers(1, 4))
+    sizes = draw(st.lists(st.integers(0, 4), min_size=groups, max_size=groups))
+    log_weight = st.floats(-30.0, 30.0) | st.floats(-2.0, 2.0) | st.just(NEVER)  # odds up to 1e26
+    weights = tuple(draw(st.lists(log_weight, min_size=groups, max_size=groups)))
+    drawable = Urn("drawn", tuple(sizes), 0, weights).drawable
+    return Urn("drawn", tuple(sizes), draw(st.integers(0, sum(drawable))), weights)
+
+
+@given(urn=small_urns())
+def test_any_small_urn_is_right(urn: Urn, device: torch.device) -> None:
+    law, outcomes = oracles.DrawByDraw(Balls.of_urn(urn)), outcomes_of(urn, device)
+    ours = wallenius(urn, device).log_prob(outcomes)
+    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], 1e-10)
+
+
+@pytest.mark.parametrize(("sizes", "draws"), [((4, 5, 3), 6), ((10, 20, 30), 15), ((1, 7), 3), ((2, 0, 9, 4), 8), ((50, 50), 50)])
+@pytest.mark.parametrize("log_weight", [0.0, -300.0, 2.5])
+def test_equal_weights_are_scipys_central_law(log_weight: float, sizes: tuple[int, ...], draws: int, device: torch.device) -> None:
+    urn = WalleniusHypergeometric(sizes, draws, log_weights=torch.full((len(sizes),), log_weight, device=device))
+    support = urn.enumerate_support()
+    central = stats.multivariate_hypergeom(m=list(sizes), n=draws).pmf(support.long().cpu().numpy())
+    np.testing.assert_allclose(urn.log_prob(support).exp().cpu().numpy(), central, rtol=1e-10)
+
+
+@pytest.mark.parametrize(
+    ("sizes", "draws", "odds"), [((10, 15), 12, 2.5), ((100, 40), 50, 0.1), ((7, 900), 300, 6.0), ((300, 300), 20, 0.5)]
+)
+def test_two_groups_agree_with_scipy(sizes: tuple[int, int], draws: int, odds: float, device: torch.device) -> None:
+    urn = WalleniusHypergeometric(sizes, draws, weights=torch.tensor([odds, 1.0], device=device))
+    support = urn.enumerate_support()
+    theirs = stats.nchypergeom_wallenius(sum(sizes), sizes[0], draws, odds).pmf(support[:, 0].cpu().numpy())
+    seen = theirs > 1e-8  # further out SciPy loses digits, then everything
+    np.testing.assert_allclose(urn.log_prob(support).exp().cpu().numpy()[seen], theirs[seen], rtol=1e-7)
+
+
+def test_odds_of_1e12_are_fine_where_scipy_sums_to_nan(device: torch.device) -> None:
+    urn = Urn("two", (30, 40), 35, (math.log(1e12), 0.0))
+    outcomes = outcomes_of(urn, device)
+    ours, balls = wallenius(urn, device).log_prob(outcomes), Balls.of_urn(urn)
+    assert bool(torch.isfinite(ours).all())
+    assert ours.exp().sum().item() == pytest.approx(1.0, abs=1e-12)
+    assert_log_probs(ours[::6], [oracles.log_prob(balls, [int(a) for a in x], digits=20) for x in outcomes[::6].tolist()], 1e-10)
+
+
+def test_float32_log_prob_is_computed_in_float64_and_rounded_once(device: torch.device) -> None:
+    urn = Urn("1e6x2", (10**6, 10**6), 10**6, (0.0, 0.875))  # weights that float32 holds exactly
+    x = torch.tensor([[360_000, 640_000], [359_000, 641_000]], device=device)
+    ours, exact = wallenius(urn, device, torch.float32).log_prob(x), wallenius(urn, device).log_prob(x)
+    assert ours.dtype == torch.float32
+    torch.testing.assert_close(ours, exact.to(torch.float32), rtol=2e-7, atol=0.0)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Edges
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def test_one_draw_is_a_categorical(device: torch.device) -> None:
+    sizes, weights = torch.tensor([3, 8, 0, 5], device=device), torch.tensor([2.0, 0.5, 9.0, 0.0], device=device)
+    urn = WalleniusHypergeometric(sizes, 1, weights=weights)
+    expected = torch.distributions.Categorical(probs=sizes * weights)
+    torch.testing.assert_close(urn.log_prob(torch.eye(4, device=device)[:2]), expected.logits[:2], rtol=1e-12, atol=1e-12)
+    # an empty group cannot be asked for, a group of weight zero can
+    assert urn.log_prob(torch.eye(4, device=device)[3]).item() == -math.inf
+
+
+@pytest.mark.parametrize(
+    ("sizes", "draws", "weights", "certain"),
+    [
+        ((3, 5, 2), 0, (0.5, 2.0, 1.0), (0, 0, 0)),
+        ((3, 5, 2), 10, (0.5, 2.0, 1.0), (3, 5, 2)),
+        ((3, 4, 2), 5, (0.5, 0.0, 1.5), (3, 0, 2)),  # D = 0 though balls are left
+        ((7,), 3, (2.5,), (3,)),
+        ((0, 6, 0), 4, (0.5, 2.0, 1.0), (0, 4, 0)),
+        ((3, 4, 5), 3, (0.0, 1.5, 0.0), (0, 3, 0)),
+        ((10**6, 10**6), 2 * 10**6, (1e-12, 1.0), (10**6, 10**6)),
+    ],
+    ids=str,
+)
+def test_certain_outcomes_have_probability_one(
+    sizes: tuple[int, ...], draws: int, weights: tuple[float, ...], certain: tuple[int, ...], device: torch.device
+) -> None:
+    urn = WalleniusHypergeometric(sizes, draws, weights=torch.tensor(weights, device=device))
+    assert urn.log_prob(torch.tensor(certain, device=device)).item() == pytest.approx(0.0, abs=1e-15)
+
+
+def test_what_needs_a_ball_of_weight_zero_is_impossible(device: torch.device) -> None:
+    urn = WalleniusHypergeometric([3, 4, 5], 4, weights=torch.tensor([0.5, 0.0, 1.5], device=device))
+    assert urn.log_prob(torch.tensor([[1, 1, 2], [0, 4, 0]], device=device)).tolist() == [-math.inf] * 2
+
+
+def test_unchecked_values_outside_the_support_are_impossible(device: torch.device) -> None:
+    urn = WalleniusHypergeometric([3, 4, 5], 4, weights=torch.tensor([0.5, 1.0, 1.5], device=device), validate_args=False)
+    outside = torch.tensor([[1, 1, 1], [4, 0, 0], [-1, 4, 1], [0, 5, -1]], device=device)
+    assert urn.log_prob(outside).tolist() == [-math.inf] * 4
+
+
+@pytest.mark.parametrize("factor", [1e-9, 7.0, 1e9])
+def test_a_common_factor_of_the_weights_changes_nothing(factor: float, device: torch.device) -> None:
+    weights = torch.tensor([0.3, 5.0, 1e-4, 1.0], device=device)
+    urn, scaled = (WalleniusHypergeometric([5, 3, 6, 4], 9, weights=w) for w in (weights, factor * weights))
+    support = urn.enumerate_support()
+    torch.testing.assert_close(scaled.log_prob(support), urn.log_prob(support), rtol=1e-12, atol=1e-12)
+
+
+def test_groups_of_equal_weight_can_be_merged(device: torch.device) -> None:
+    """The merged count has the law of the merged urn; within it the balls are split as without weights."""
+    urn = WalleniusHypergeometric([3, 4, 5], 6, weights=torch.tensor([2.0, 0.5, 2.0], device=device))
+    merged = WalleniusHypergeometric([8, 4], 6, weights=torch.tensor([2.0, 0.5], device=device))
+    support = urn.enumerate_support()
+    together = torch.stack([support[:, 0] + support[:, 2], support[:, 1]], -1)
+    ways = [math.comb(3, int(a)) * math.comb(5, int(b)) / math.comb(8, int(a + b)) for a, _, b in support.tolist()]
+    torch.testing.assert_close(urn.log_prob(support), merged.log_prob(together) + torch.tensor(ways, device=device).log())
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Gradients
+# --------------------------------------------------------------------------------------------------------------------------------
+
+GRADIENTS = {
+    "three-colours": ((10, 7, 8), (0.0, 0.7, -0.7), (4, 3, 2)),
+    "tail": ((10, 7, 8), (0.0, 0.7, -0.7), (1, 0, 8)),
+    "equal-weights": ((4, 5, 3), (1.7, 1.7, 1.7), (2, 3, 1)),
+    "one-draw": ((4, 7, 2), (1.0, -2.0, 0.5), (0, 1, 0)),
+    "all-but-one": ((4, 7, 2), (1.0, -2.0, 0.5), (4, 6, 2)),
+    "everything": ((4, 7, 2), (1.0, -2.0, 0.5), (4, 7, 2)),
+    "nothing": ((4, 7, 2), (1.0, -2.0, 0.5), (0, 0, 0)),
+    "filled-groups": ((4, 7, 2), (1.0, -2.0, 0.5), (4, 1, 2)),
+    "empty-group": ((4, 0, 5), (1.0, -2.0, 0.5), (2, 0, 3)),
+    "odds-1e6": ((5, 5, 5), (oracles.E6, 0.0, -oracles.E6), (4, 3, 0)),
+    "medium": ((300, 200, 100), (0.0, 1.0, 2.0), (90, 110, 80)),
+}
+
+
+def log_prob_function(case: str, device: torch.device) -> tuple[Callable[[Tensor], Tensor], Tensor]:
+    sizes, log_weights, x = GRADIENTS[case]
+    counts = torch.tensor(x, device=device)
+    leaf = torch.tensor(log_weights, device=device, requires_grad=True)
+    return lambda lw: WalleniusHypergeometric(sizes, sum(x), log_weights=lw).log_prob(counts), leaf
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients_in_log_weights_agree_with_differences(case: str, device: torch.device) -> None:
+    function, leaf = log_prob_function(case, device)
+    assert gradcheck(function, (leaf,), eps=1e-5, atol=1e-7, rtol=1e-6)
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_second_derivatives_in_log_weights_agree_with_differences(case: str, device: torch.device) -> None:
+    function, leaf = log_prob_function(case, device)
+    assert gradgradcheck(function, (leaf,), eps=1e-5, atol=1e-6, rtol=1e-5)
+
+
+@pytest.mark.parametrize("case", GRADIENTS)
+def test_gradients_keep_nine_digits(case: str, device: torch.device) -> None:
+    sizes, log_weights, x = GRADIENTS[case]
+    function, leaf = log_prob_function(case, device)
+    (ours,) = torch.autograd.grad(function(leaf), leaf)
+    balls = Balls.of_urn(Urn(case, sizes, sum(x), log_weights))
+    for group, value in enumerate(ours.tolist()):
+        exact = oracles.slope(lambda urn: oracles.log_prob(urn, x, digits=30), balls, group)
+        assert abs(value - exact) <= 1e-9 * max(1.0, max(x)), (group, value, mp.nstr(exact, 20))
+
+
+@pytest.mark.parametrize("name", ["1e6x2", "1e6x2-odds-1e6", "1e6x3", "1e6-uneven"])
+def test_gradients_of_large_urns_are_right(name: str, device: torch.device) -> None:
+    urn = next(urn for urn in LARGE if urn.name == name)
+    balls = Balls.of_urn(urn)
+    x = oracles.probe_counts(balls)[-1]
+    leaf = torch.tensor(urn.log_weights, device=device, requires_grad=True)
+    ours = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=leaf).log_prob(torch.tensor(x, device=device))
+    (gradient,) = torch.autograd.grad(ours, leaf)
+    exact = oracles.slope(lambda tilted: oracles.log_prob(tilted, x, digits=30), balls, 0)
+    assert abs(gradient[0].item() - exact) <= 1e-9 * math.sqrt(urn.draws) * max(1.0, abs(float(exact))), (gradient, mp.nstr(exact, 20))
+
+
+def test_scaling_all_weights_has_no_gradient(device: torch.device) -> None:
+    for case in GRADIENTS:
+        function, leaf = log_prob_function(case, device)
+        (gradient,) = torch.autograd.grad(function(leaf), leaf)
+        assert gradient.sum().item() == pytest.approx(0.0, abs=1e-9)
+
+
+def test_gradients_in_weights_and_in_log_weights_are_one(device: torch.device) -> None:
+    x = torch.tensor([4.0, 3.0, 2.0], device=device)
+    weights = torch.tensor([1.0, 2.0, 0.5], device=device, requires_grad=True)
+    log_weights = weights.detach().log().requires_grad_()
+    (by_weights,) = torch.autograd.grad(WalleniusHypergeometric([10, 7, 8], 9, weights=weights).log_prob(x), weights)
+    (by_logs,) = torch.autograd.grad(WalleniusHypergeometric([10, 7, 8], 9, log_weights=log_weights).log_prob(x), log_weights)
+    torch.testing.assert_close(by_weights * weights.detach(), by_logs, rtol=1e-11, atol=1e-12)
+
+
+def test_a_group_never_drawn_has_finite_gradients_elsewhere(device: torch.device) -> None:
+    leaf = torch.tensor([0.3, NEVER, -0.4], device=device, requires_grad=True)
+    value = WalleniusHypergeometric([5, 6, 4], 5, log_weights=leaf).log_prob(torch.tensor([3, 0, 2], device=device))
+    (gradient,) = torch.autograd.grad(value, leaf)
+    without = torch.tensor([0.3, -0.4], device=device, requires_grad=True)
+    alone = WalleniusHypergeometric([5, 4], 5, log_weights=without).log_prob(torch.tensor([3, 2], device=device))
+    torch.testing.assert_close(gradient[[0, 2]], torch.autograd.grad(alone, without)[0], rtol=1e-10, atol=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# The torch contract
+# --------------------------------------------------------------------------------------------------------------------------------
+
+SIZES, DRAWS, COUNTS = [3, 5, 4], 5, [1.0, 3.0, 1.0]
+
+
+def build(log_weights: Any, sizes: Any = SIZES, draws: Any = DRAWS, **others: Any) -> WalleniusHypergeometric:
+    return WalleniusHypergeometric(sizes, draws, log_weights=log_weights, **others)
+
+
+def results(urn: WalleniusHypergeometric) -> dict[str, Tensor]:
+    counts = torch.ones(3, dtype=urn.dtype, device=urn.draws.device)
+    found = {"log_prob": urn.log_prob(torch.tensor(COUNTS, device=urn.draws.device)), "marginal_log_prob": urn.marginal_log_prob(counts)}
+    return found | {"mean": urn.mean, "covariance_matrix": urn.covariance_matrix}
+
+
+def test_arguments_broadcast_and_every_urn_is_what_it_would_be_alone(device: torch.device) -> None:
+    sizes = torch.tensor([[[3, 5, 4]], [[6, 2, 9]]], device=device)
+    draws, log_weights = torch.tensor([[[1]], [[5]], [[9]]], device=device), torch.randn(4, 3, device=device)
+    urn = build(log_weights, sizes, draws)
+    assert (urn.batch_shape, urn.event_shape) == ((3, 2, 4), (3,))
+    counts = urn.sample()
+    log_prob, mean, covariance = urn.log_prob(counts), urn.mean, urn.covariance_matrix
+    assert (log_prob.shape, mean.shape, covariance.shape) == ((3, 2, 4), (3, 2, 4, 3), (3, 2, 4, 3, 3))
+    for i, j, k in ((0, 0, 0), (1, 1, 1), (2, 0, 3), (0, 1, 2)):
+        alone = build(log_weights[k], sizes[j, 0], draws[i, 0, 0])
+        torch.testing.assert_close(log_prob[i, j, k], alone.log_prob(counts[i, j, k]), rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(mean[i, j, k], alone.mean, rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(covariance[i, j, k], alone.covariance_matrix, rtol=1e-11, atol=1e-12)
+
+
+def test_values_broadcast_against_the_batch(device: torch.device) -> None:
+    urn = build(torch.randn(4, 3, device=device))
+    support = urn.enumerate_support(expand=False)
+    assert support.shape == (len(support), 1, 3)
+    assert urn.log_prob(support).shape == (len(support), 4)
+    torch.testing.assert_close(urn.log_prob(support).exp().sum(0), torch.ones(4, device=device), rtol=1e-11, atol=1e-11)
+
+
+def test_expanding_is_building_with_a_larger_batch(device: torch.device) -> None:
+    urn = build(torch.randn(4, 3, device=device))
+    expanded, before = urn.expand((6, 4)), results(urn)
+    assert isinstance(expanded, WalleniusHypergeometric)
+    assert (expanded.batch_shape, expanded.event_shape) == ((6, 4), (3,))
+    assert expanded.sample((2,)).shape == expanded.rsample((2,)).shape == (2, 6, 4, 3)
+    for name, result in results(expanded).items():
+        torch.testing.assert_close(result, before[name].expand(6, *before[name].shape), rtol=1e-12, atol=1e-12)
+
+
+def test_an_empty_batch_has_empty_results(device: torch.device) -> None:
+    urn = build(torch.zeros(0, 3, device=device))
+    assert urn.mean.shape == (0, 3)
+    assert urn.log_prob(torch.tensor(COUNTS, device=device)).shape == (0,)
+    assert urn.sample((2,)).shape == (2, 0, 3)
+
+
+@pytest.mark.parametrize(("dtype", "parameter"), [(torch.float32, "weights"), (torch.float32, "log_weights"), (torch.float64, "weights")])
+def test_every_result_has_the_dtype_of_the_weights(dtype: torch.dtype, parameter: str, device: torch.device) -> None:
+    values = torch.tensor([0.5, 1.5, 1.0], dtype=dtype, device=device)  # the same number in every dtype
+    urn = WalleniusHypergeometric(SIZES, DRAWS, **{parameter: values})
+    reference = results(WalleniusHypergeometric(SIZES, DRAWS, **{parameter: values.double()}))
+    for name, result in results(urn).items():
+        assert result.dtype == dtype, name
+        torch.testing.assert_close(result, reference[name].to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=1e-12)
+    for counts in (urn.sample((50,)), urn.rsample((50,)), urn.enumerate_support()):
+        assert counts.dtype == dtype
+        assert bool(urn.support.check(counts).all())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_tails_and_quantiles_have_the_dtype_of_the_weights(dtype: torch.dtype, device: torch.device) -> None:
+    urn = WalleniusHypergeometric([3, 5], 4, weights=torch.tensor([2.0, 0.5], dtype=dtype, device=device))
+    for name, value in (("cdf", 2.0), ("sf", 2.0), ("log_cdf", 2.0), ("log_sf", 2.0), ("icdf", 0.5)):
+        found = getattr(urn, name)(torch.full((2,), value, dtype=dtype, device=device))
+        assert (found.dtype, found.shape) == (dtype, (2,)), name
+
+
+@pytest.mark.parametrize("learned", [False, True], ids=["constant", "learned"])
+@pytest.mark.parametrize("way", [copy.deepcopy, copy.copy, lambda urn: pickle.loads(pickle.dumps(urn))], ids=["deepcopy", "copy", "pickle"])
+def test_copies_are_equal(way: Callable[[Any], Any], learned: bool, device: torch.device) -> None:
+    urn = build(torch.tensor([0.5, 1.5, 1.0], device=device, requires_grad=learned))
+    mean, twin, counts = urn.mean, way(urn), torch.tensor(COUNTS, device=device)
+    assert type(twin) is WalleniusHypergeometric
+    assert repr(twin) == repr(urn)
+    assert torch.equal(twin.mean, mean)
+    assert torch.equal(twin.log_prob(counts), urn.log_prob(counts))
+
+
+def test_vmap_over_log_weights_equals_the_batch(device: torch.device) -> None:
+    log_weights, counts = torch.randn(6, 3, device=device), torch.tensor(COUNTS, device=device)
+    mapped = vmap(lambda lw: build(lw).log_prob(counts))(log_weights)
+    torch.testing.assert_close(mapped, build(log_weights).log_prob(counts), rtol=1e-12, atol=1e-12)
+
+
+def test_weights_changed_in_place_are_seen(device: torch.device) -> None:
+    log_weights = torch.zeros(3, device=device)
+    urn = build(log_weights)
+    before = urn.mean
+    log_weights.copy_(torch.tensor([3.0, 0.0, -3.0], device=device))
+    assert not torch.allclose(urn.mean, before)
+    torch.testing.assert_close(urn.mean, build(log_weights.clone()).mean)
+
+
+def test_repr_shows_the_shapes_of_what_was_given(device: torch.device) -> None:
+    urn = build(torch.zeros(2, 3, device=device))
+    assert repr(urn) == "WalleniusHypergeometric(group_sizes: (2, 3), draws: (2,), log_weights: (2, 3))"
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Bad input
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def message_of(action: Callable[[], Any]) -> str:
+    with pytest.raises(ValueError, match=r"\w") as error:
+        action()
+    return str(error.value)
+
+
+@pytest.mark.parametrize("case", BAD_ARGUMENTS)
+def test_bad_arguments_are_refused_with_the_sentence_of_fishers_urn_for(case: str) -> None:
+    changed = BAD_ARGUMENTS[case][0]
+    arguments = {name: value for name, value in GOOD.items() if name != "weights" or "log_weights" not in changed} | changed
+    assert message_of(lambda: WalleniusHypergeometric(**arguments)) == message_of(lambda: FisherHypergeometric(**arguments))
+
+
+@pytest.mark.parametrize("case", BAD_VALUES)
+def test_bad_values_are_refused_with_the_sentence_of_fishers_urn_for(case: str) -> None:
+    value = torch.tensor(BAD_VALUES[case][0])
+    ours, theirs = WalleniusHypergeometric(**GOOD), FisherHypergeometric(**GOOD)
+    assert message_of(lambda: ours.log_prob(value)) == message_of(lambda: theirs.log_prob(value))
+
+
+@pytest.mark.parametrize("method", ["sample", "rsample"])
+def test_draws_too_large_for_the_dtype_ask_for_float64(method: str, device: torch.device) -> None:
+    urn = WalleniusHypergeometric([10**8, 10**8], 2**24 + 1, weights=torch.ones(2, dtype=torch.float32, device=device))
+    assert "use float64 weights" in message_of(getattr(urn, method))
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# The oracles themselves
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@every_small_urn
+def test_the_integral_agrees_with_drawing_ball_by_ball(urn: Urn) -> None:
+    balls = Balls.of_urn(urn)
+    law = draw_by_draw(balls)
+    with mp.workdps(60):
+        assert abs(mp.fsum(law.law.values()) - 1) <= mpf(10) ** -50
+        for x in list(law.law)[:: 1 + len(law.law) // 3]:
+            assert abs(oracles.log_prob(balls, x) - law.log_prob(x)) <= mpf(10) ** -38
+
+
+def test_the_integral_agrees_with_its_textbook_form() -> None:
+    """∏ C(m, x) ∫ ∏ (1 - t^{ω/D})^x dt over 0 < t < 1, by another rule in another variable."""
+    sizes, weights, x = (10, 7, 8), (mpf(1), mpf(2), mpf("0.5")), (4, 3, 2)
+    with mp.workdps(40):
+        left = sum(w * (m - a) for w, m, a in zip(weights, sizes, x, strict=True))
+        integral = mp.quad(lambda t: mp.fprod((1 - t ** (w / left)) ** a for w, a in zip(weights, x, strict=True)), [0, 0.5, 1])
+        direct = mp.log(integral * math.prod(math.comb(m, a) for m, a in zip(sizes, x, strict=True)))
+        assert abs(oracles.log_prob(Balls.of(sizes, 9, weights), x) - direct) <= mpf(10) ** -30
+
+
+def test_the_recorded_integrals_can_be_computed_again() -> None:
+    for row in RECORDED[::8]:
+        with mp.workdps(40):
+            assert abs(oracles.log_prob(row.balls, row.counts, digits=30) - row.exact) <= mpf(10) ** -28 * max(1, abs(row.exact))
