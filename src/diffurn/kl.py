@@ -7,8 +7,8 @@ from torch import Tensor
 from torch.distributions.kl import register_kl
 
 from diffurn import exact
+from diffurn.exact.tracing import can_check
 from diffurn.fisher import FisherHypergeometric
-from diffurn.validation import can_check
 
 
 @register_kl(FisherHypergeometric, FisherHypergeometric)  # type: ignore[untyped-decorator]

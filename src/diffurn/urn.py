@@ -11,7 +11,8 @@ from torch.distributions import Distribution, constraints
 
 from diffurn import constraints as urn_constraints
 from diffurn import exact
-from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, can_check, require, require_broadcast
+from diffurn.exact.tracing import can_check
+from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, require, require_broadcast
 
 if TYPE_CHECKING:
     from typing_extensions import Self

@@ -9,11 +9,6 @@ import torch
 from torch import Tensor
 
 
-def can_check() -> bool:
-    """Whether tensors have values to look at: not while tracing for `torch.compile`, nor inside `torch.func.vmap`."""
-    return not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is None
-
-
 def as_float_tensor(name: str, value: Any) -> Tensor:
     """A floating-point tensor; Python numbers and integer arrays take torch's default dtype."""
     tensor = _as_numbers(name, value, None, "real numbers")

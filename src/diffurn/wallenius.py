@@ -57,6 +57,7 @@ class WalleniusHypergeometric(Urn):
         possible = (x.sum(-1) == self.draws) & ((x >= 0) & (x <= self._drawable())).all(-1)
         whole = torch.where(possible.unsqueeze(-1), x, 0.0)
         log_prob = wallenius.log_prob(self._relative_log_weights(), self._drawable().double(), whole)
+        log_prob = torch.where(self._fixed().all(-1), 0.0, log_prob)
         return torch.where(possible, log_prob, -torch.inf).to(self.dtype)
 
     @property

@@ -23,7 +23,17 @@ from diffurn.exact.binomial import binomial_log_pmf
 from diffurn.exact.marginals import other_sizes
 from diffurn.exact.quadrature import NODES
 from diffurn.exact.tilt import log_tilt
-from diffurn.exact.times import TimeGrid, arrived, averages_on_grid, integrate, log_odds_of_arrival, log_trapezoid, saturation, time_grid
+from diffurn.exact.times import (
+    DEPTH_OF_ALL_STATES,
+    TimeGrid,
+    arrived,
+    averages_on_grid,
+    integrate,
+    log_odds_of_arrival,
+    log_trapezoid,
+    saturation,
+    time_grid,
+)
 from diffurn.exact.urn import TiltedUrn
 
 # Of a ball that has all but surely arrived: that it has not is below e^-1000, and larger numbers only lose digits of the others.
@@ -98,7 +108,7 @@ def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
         return _Moment.at(u, log_weights, group_sizes, draws)
 
     bracket = _bracket(log_weights, group_sizes, draws)
-    return time_grid(lambda u: moment(u).log_next_draw(), lambda u: moment(u).slope(), *bracket, draws)
+    return time_grid(lambda u: moment(u).log_next_draw(), lambda u: moment(u).slope(), *bracket, draws, DEPTH_OF_ALL_STATES)
 
 
 def _mean(grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from diffurn.exact.law import log_mass, log_mass_anywhere, mean
 from diffurn.exact.marginals import other_sizes
 from diffurn.exact.quadrature import NODES, Quadrature
 from diffurn.exact.tilt import log_tilt
-from diffurn.validation import can_check
+from diffurn.exact.tracing import can_check
 
 # What lies further out is left away. The others' quadrature reaches as far: beyond, it repeats itself.
 _NATS = 33.0

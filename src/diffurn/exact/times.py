@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from diffurn.exact.chunks import in_chunks
-from diffurn.validation import can_check
+from diffurn.exact.tracing import can_check
 
 # Nodes tried in turn; where values cannot be looked at (torch.compile, vmap), the second serves all.
 _NODES = (48, 192, 768, 3072)
@@ -23,11 +23,12 @@ _NODES_UNCHECKED = 192
 # If the rule and its half agree to 1e-8, the rule itself is good to rounding.
 _AGREEMENT = 1e-8
 
-_DEPTH = 40.0  # nats below the peak at which an integrand is cut off
+# Nats below the peak at which an integrand is cut off. A sum over states looks deeper: rare ones have their own, lower peaks.
+DEPTH, DEPTH_OF_ALL_STATES = 40.0, 64.0
 _ROOT_STEPS = 23  # the last but one is a bisection, the last a secant
 _REACH_STEPS = 9
-# The logarithm of an integrand falls by the depth within this distance of its peak: at slope one to the left, faster than e^u to the right.
-_LONGEST_REACH = {-1: 46.0, 1: 5.0}
+# Within what distance of its peak an integrand falls by a depth: to the left at slope one or more, to the right like exp(-e^u).
+_LONGEST_REACH = {-1: lambda depth: depth + 6, 1: lambda depth: 5.0}
 
 
 # The logarithm of rate × time beyond which all balls of a group have arrived, and below whose negative none has.
@@ -66,15 +67,21 @@ class TimeGrid(NamedTuple):
 
 @torch.no_grad()
 def time_grid(
-    log_density: Callable[[Tensor], Tensor], slope: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, draws: Tensor
+    log_density: Callable[[Tensor], Tensor],
+    slope: Callable[[Tensor], Tensor],
+    low: Tensor,
+    high: Tensor,
+    draws: Tensor,
+    depth: float = DEPTH,
 ) -> TimeGrid:
-    """The stretch on which an integrand is within e^-40 of its peak; never carries a gradient.
+    """The stretch on which an integrand is within e^-depth of its peak; never carries a gradient.
 
     Args:
         log_density: the logarithm of the integrand at u ``(..., T)``.
         slope: its derivative, of which only the sign change matters.
         low, high: a bracket of the peak, ``(...)``.
         draws: n; the curvature at the peak is at most 2n + 2, which bounds the stretch from below.
+        depth: in nats.
     """
 
     def density_at(u: Tensor) -> Tensor:
@@ -83,7 +90,7 @@ def time_grid(
     peak = _root_of_decreasing(lambda u: slope(u.unsqueeze(-1)).squeeze(-1), low, high)
     top = density_at(peak)
     shortest = 6 / torch.sqrt(2 * draws + 2)
-    left, right = (_reach(density_at, peak, top, side, shortest) for side in (-1, 1))
+    left, right = (_reach(density_at, peak, top - depth, side, shortest, _LONGEST_REACH[side](depth)) for side in (-1, 1))
     return TimeGrid(peak, peak - left, left + right)
 
 
@@ -101,13 +108,13 @@ def _root_of_decreasing(function: Callable[[Tensor], Tensor], low: Tensor, high:
     return guess
 
 
-def _reach(log_density: Callable[[Tensor], Tensor], peak: Tensor, top: Tensor, side: int, shortest: Tensor) -> Tensor:
-    """How far from the peak the density has fallen by the depth, to a few percent and rather too far, by bisection of the logarithm."""
-    near, far = torch.log(shortest), torch.full_like(shortest, math.log(_LONGEST_REACH[side]))
+def _reach(log_density: Callable[[Tensor], Tensor], peak: Tensor, bottom: Tensor, side: int, shortest: Tensor, longest: float) -> Tensor:
+    """How far from the peak the density has fallen to the bottom, to a few percent and rather too far, by bisection of the logarithm."""
+    near, far = torch.log(shortest), torch.full_like(shortest, math.log(longest))
     near = torch.minimum(near, far)
     for _ in range(_REACH_STEPS):
         middle = 0.5 * (near + far)
-        deep = log_density(peak + side * torch.exp(middle)) < top - _DEPTH
+        deep = log_density(peak + side * torch.exp(middle)) < bottom
         near, far = torch.where(deep, near, middle), torch.where(deep, middle, far)
     return torch.exp(far)
 

@@ -11,7 +11,8 @@ import diffurn
 
 def environment(device: torch.device) -> dict[str, str]:
     """Versions and hardware, for the record beside every committed result."""
-    accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{torch.get_num_threads()} CPU threads"
+    threads = torch.get_num_threads()
+    accelerator = torch.cuda.get_device_name(device) if device.type == "cuda" else f"{threads} CPU thread{'s' * (threads != 1)}"
     return {
         "diffurn": diffurn.__version__,
         "python": platform.python_version(),

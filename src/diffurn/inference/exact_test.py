@@ -97,8 +97,9 @@ def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-side
         1.0088 1059.6
     """
     alternative = _checked_alternative(alternative)
-    null = as_float_tensor("odds", odds).detach().double()
-    counts = as_integer_tensor("table", table, null.device, check=True).double()
+    device = table.device if isinstance(table, Tensor) else torch.device("cpu")
+    null = as_float_tensor("odds", odds).detach().double().to(device)
+    counts = as_integer_tensor("table", table, device, check=True).double()
     if counts.shape[-2:] != (2, 2):
         raise ValueError(f"table has shape {tuple(counts.shape)}, but its last two dimensions must be 2 and 2")
     described = {"table": counts.shape[:-2], "odds": null.shape}
