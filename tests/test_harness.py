@@ -146,7 +146,11 @@ def test_a_run_killed_again_and_again_ends_with_the_records_of_an_uninterrupted_
 
     def start() -> subprocess.Popen[bytes]:
         command = [*SCRIPT, "--out", str(out), "--set", "pause=0.04"]
-        return subprocess.Popen(command, env=ALONE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore Ctrl-C, and so would the child
+        try:
+            return subprocess.Popen(command, env=ALONE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        finally:
+            signal.signal(signal.SIGINT, before)
 
     def interrupt(signal_number: int, sign: Callable[[], object]) -> tuple[int, str]:
         with start() as process:

@@ -38,15 +38,18 @@ class Autoencoder(nn.Module):
 
     @torch.no_grad()
     def latents(self, images: Tensor, model: int, chunk: int = 4096) -> Tensor:
-        """z of images (N, pixels), bytes, by one of the models: (N, latent)."""
+        """z of images (N, pixels), bytes, by one of the models: (N, latent).
+
+        Computed in float64 and rounded once: a mixture fitted to z may end elsewhere if z differs in the fourth digit, as it does in TF32.
+        """
+        *hidden, last = ((layer.weight[model].double(), layer.bias[model].double()) for layer in linear_layers(self.encoder))
         pieces = []
         for piece in images.split(chunk):
-            *hidden, last = linear_layers(self.encoder)
-            x = as_pixels(piece)
-            for layer in hidden:
-                x = torch.relu(torch.addmm(layer.bias[model], x, layer.weight[model]))
-            pieces.append(torch.addmm(last.bias[model], x, last.weight[model]))
-        return torch.cat(pieces)
+            x = as_pixels(piece).double()
+            for weight, bias in hidden:
+                x = torch.relu(torch.addmm(bias, x, weight))
+            pieces.append(torch.addmm(last[1], x, last[0]))
+        return torch.cat(pieces).to(torch.get_default_dtype())
 
 
 def as_pixels(images: Tensor) -> Tensor:
