@@ -47,7 +47,7 @@ def parts(table: CountTable, result: FitResult, contrasts: Contrasts | None) -> 
 def _table(*columns: str) -> Table:
     """Text in the first column, numbers in the others; only the text is ever wrapped."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    table.add_column(columns[0], overflow="fold")
+    table.add_column(columns[0], overflow="fold", min_width=len(columns[0]))
     for column in columns[1:]:
         table.add_column(column, justify="right", no_wrap=True)
     return table
