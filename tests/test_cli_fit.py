@@ -340,7 +340,7 @@ def test_both_commands_know_wallenius_law(tmp_path: Path) -> None:
         model: fit_as_json(path, "--model", model, "--reference", "2", "--interval", "wald")["coefficients"][0]  # type: ignore[index]
         for model in ("wallenius", "fisher")
     }
-    # 300 rows tell the two laws' weights apart by far: 3 under the law that drew (covered by 95 of 100 seeds; this is one), above 4 otherwise
+    # 300 rows tell the two laws' weights apart by far: 3 under the law that drew (covered for 95 of 100 seeds), above 4 otherwise
     assert found["wallenius"]["lower"] < 3 < found["wallenius"]["upper"]
     assert found["fisher"]["lower"] > 3.5
 

@@ -77,30 +77,22 @@ class WalleniusHypergeometric(Urn):
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
         x = self._checked_value(value, joint=False)
-        log_weights, group_sizes, draws = self._operands()
-        total = group_sizes.sum(-1, keepdim=True)
-        lowest, highest = (draws.unsqueeze(-1) - total + group_sizes).clamp(min=0), torch.minimum(group_sizes, draws.unsqueeze(-1))
+        lowest, highest = self._marginal_support()
         possible = (x >= lowest) & (x <= highest)
-        certain = lowest == highest  # the only possible count has probability one; also where the urn is emptied
-        asked = torch.where(possible & ~certain, x, lowest)
-        safe_sizes = group_sizes + (draws.unsqueeze(-1) == total)
-        log_prob = torch.where(certain, 0.0, arrivals.marginal_log_prob(log_weights, safe_sizes, draws, asked))
-        return torch.where(possible, log_prob, -torch.inf).to(self.dtype)
+        certain = lowest == highest
+        log_prob = arrivals.marginal_log_prob(*self._operands(), torch.where(possible & ~certain, x, lowest))
+        return torch.where(possible, torch.where(certain, 0.0, log_prob), -torch.inf).to(self.dtype)
 
     def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        log_weights, group_sizes, draws = self._operands()
-        safe_sizes = group_sizes + (draws == group_sizes.sum(-1)).unsqueeze(-1)
-        return wallenius_tails.log_tails(log_weights, safe_sizes, draws, x)
+        return wallenius_tails.log_tails(*self._operands(), x)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
-            rows = math.prod(sample_shape)
-            operands = (operand.expand(rows, *operand.shape) for operand in self._operands())
-            log_weights, group_sizes, draws = operands
-            groups = self.event_shape[0]
+            number, groups = math.prod(sample_shape), self.event_shape[0]
+            log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in self._operands())
             counts = race.draw_by_race(log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1))
             return counts.to(self.dtype).reshape(shape)
 

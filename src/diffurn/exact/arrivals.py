@@ -186,10 +186,10 @@ def _marginal(grid: TimeGrid, number: int, *group: Tensor) -> tuple[Tensor, Tens
     return log_trapezoid(_Group(*group).log_density(grid.nodes(number)), grid.length)
 
 
-def _undetermined(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Which rows leave a ball in the urn, and group sizes with a ball more where none is left, so that nothing is divided by zero."""
-    open_ended = draws < group_sizes.sum(-1)
-    return open_ended, group_sizes + (~open_ended).unsqueeze(-1)
+def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Group sizes with a ball more where the draws leave none, so that nothing is divided by zero, and which rows are as they were."""
+    as_it_was = draws < group_sizes.sum(-1)
+    return group_sizes + (~as_it_was).unsqueeze(-1), as_it_was
 
 
 class _Mean(ClosedForm):
@@ -220,20 +220,21 @@ class _Mean(ClosedForm):
 
 def mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """E[X]; log ω finite, normalised to a largest value near zero."""
-    open_ended, sizes = _undetermined(group_sizes, draws)
+    sizes, open_ended = with_a_ball_left(group_sizes, draws)
     return torch.where(open_ended.unsqueeze(-1), _Mean.of(log_weights, sizes, draws), group_sizes)
 
 
 def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c)."""
-    open_ended, sizes = _undetermined(group_sizes, draws)
+    sizes, open_ended = with_a_ball_left(group_sizes, draws)
     work = NODES[1] * log_weights.shape[-1] ** 2
     moment = integrate(_grid, _covariance, log_weights, sizes, draws, events=(1, 1, 0), work=work)
     return torch.where(open_ended[..., None, None], moment, 0.0)
 
 
 def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
-    """log P(X_j = x_j) for every j and counts that are possible, with a ball left in the urn: shape (..., c)."""
+    """log P(X_j = x_j) for every j, for counts that are possible and not certain: shape (..., c)."""
+    group_sizes, _ = with_a_ball_left(group_sizes, draws)
     if log_weights.shape[-1] == 2:  # one count determines the other
         counts = torch.stack([x, draws.unsqueeze(-1) - x], -1)
         own_first = torch.stack([counts[..., 0, :], counts[..., 1, :].flip(-1)], -2)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from diffurn.exact.arrivals import marginal_log_prob
+from diffurn.exact.arrivals import marginal_log_prob, with_a_ball_left
 from diffurn.exact.race import expected_shares
 from diffurn.exact.tails import SHORT, gram_rule, log_complement
 
@@ -19,6 +19,7 @@ def log_tails(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor
 
     The terms are summed away from the bulk, each of them or, where they are many, at the nodes of Gram's rule (see `tails`).
     """
+    group_sizes, _ = with_a_ball_left(group_sizes, draws)
     n, total = draws.unsqueeze(-1), group_sizes.sum(-1, keepdim=True)
     lowest, highest = (n - total + group_sizes).clamp(min=0), torch.minimum(group_sizes, n)
     typical, variance = _typical(log_weights, group_sizes, draws)
