@@ -5,8 +5,7 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from diffurn.fisher import FisherHypergeometric
-from diffurn.wallenius import WalleniusHypergeometric
+from diffurn.inference.result import URNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,5 +22,4 @@ class Model(str, Enum):
     wallenius = "wallenius"
 
     def urn(self, group_sizes: Sequence[int], draws: int, weights: Tensor) -> Urn:
-        law: type[Urn] = FisherHypergeometric if self is Model.fisher else WalleniusHypergeometric
-        return law(group_sizes, draws, weights)
+        return URNS[self.value](group_sizes, draws, weights)

@@ -106,14 +106,22 @@ def _derivatives(grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: 
     return torch.where(certain[..., None, None], 0.0, stacked), torch.where(certain, 0.0, disagreement)
 
 
+def _log_prob_and_derivatives(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
+    """All of the two above on one grid, flattened to shape (..., 1 + (c + 1) c)."""
+    log_prob, disagreement = _log_prob(grid, number, *state)
+    stacked, _ = _derivatives(grid, number, *state)
+    return torch.cat([log_prob.unsqueeze(-1), stacked.flatten(-2)], -1), disagreement
+
+
 def _integrate(kernel: Any, *operands: Tensor) -> Tensor:
     return integrate(_grid, kernel, *operands, events=(1, 1, 1), work=operands[0].shape[-1])
 
 
 def log_prob_and_derivatives(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """log P(x) ``(...)``, its gradient in log ω ``(..., c)`` and the negative of its Hessian ``(..., c, c)``."""
-    stacked = _integrate(_derivatives, log_weights, group_sizes, counts)
-    return _integrate(_log_prob, log_weights, group_sizes, counts), stacked[..., 0, :], stacked[..., 1:, :]
+    flat = _integrate(_log_prob_and_derivatives, log_weights, group_sizes, counts)
+    stacked = flat[..., 1:].unflatten(-1, (-1, log_weights.shape[-1]))
+    return flat[..., 0], stacked[..., 0, :], stacked[..., 1:, :]
 
 
 class _LogProb(ClosedForm):

@@ -20,13 +20,14 @@ from diffurn.inference.sample import Sample
 from diffurn.inference.solution import Solution
 from diffurn.inference.tables import Table
 from diffurn.inference.tests_of_fit import GoodnessOfFit, LikelihoodRatio, expected_surplus, likelihood_ratio, pearson
+from diffurn.urn import Urn
 from diffurn.validation import as_float_tensor
 from diffurn.wallenius import WalleniusHypergeometric
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from diffurn.urn import Urn
+URNS: dict[str, type[Urn]] = {"fisher": FisherHypergeometric, "wallenius": WalleniusHypergeometric}
 
 
 @dataclass(frozen=True)
@@ -205,8 +206,7 @@ class FitResult:
 
     def urn(self, group_sizes: Any, draws: Any, covariates: Any = None) -> Urn:
         """The fitted law for another urn of the same groups, with features of its own if the fit has covariates."""
-        law: type[Urn] = FisherHypergeometric if self.model == "fisher" else WalleniusHypergeometric
-        return law(group_sizes, draws, log_weights=self._log_weights_for(covariates))
+        return URNS[self.model](group_sizes, draws, log_weights=self._log_weights_for(covariates))
 
     def predict(self, group_sizes: Any, draws: Any, covariates: Any = None) -> Tensor:
         """Expected counts of another urn of the same groups."""
