@@ -17,11 +17,10 @@ from __future__ import annotations
 import base64
 import os
 import sys
-import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from matplotlib.figure import Figure
@@ -31,9 +30,10 @@ from diffurn.data.images import CLASSES, Images, kept_items, load_images
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments import clustering_figure, harness
 from diffurn.experiments.clustering_scores import confusion, correlation, scores
-from diffurn.experiments.clustering_training import BLOCK, Schedule, Training, assigned_clusters, tensor_cores
+from diffurn.experiments.clustering_training import Schedule, Training, assigned_clusters
 from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
 from diffurn.experiments.paper import paper
+from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
 from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import prior_named
 from diffurn.models.stacked import Batches
@@ -42,10 +42,7 @@ from diffurn.models.vade import VaDE
 NAME = "clustering"
 REDUCED = range(5)
 METRICS = {"accuracy": "accuracy (%)", "nmi": "NMI (%)", "ari": "ARI (%)"}
-CHECKPOINT_SECONDS = 600.0
 DECAY_EPOCHS = 10
-# A budget of time is for the whole process, whichever units it works on.
-PROCESS_STARTED = time.monotonic()
 
 
 @dataclass(frozen=True)
@@ -77,6 +74,8 @@ class Options:
         seed: of the choice of items that are left out, and of everything else beside `seeds`.
         device: where to train.
     """
+
+    FREE: ClassVar[tuple[str, ...]] = ("data", "budget_seconds", "compiled", "device")  # may change when a run is resumed
 
     dataset: Literal["mnist", "fashion-mnist", "digits"] = "mnist"
     data: str | None = None
@@ -136,14 +135,9 @@ class Member(NamedTuple):
     prior: str
     seed: int
 
-    @property
-    def start(self) -> tuple[float, int]:
-        """What it shares with the models of other priors: data, autoencoder, mixture, batches and noise."""
-        return self.version, self.seed
 
-
-def members(options: Options) -> list[Member]:
-    return [Member(version, prior, seed) for version in options.versions for prior in options.priors for seed in range(options.seeds)]
+def members(options: Options, version: float) -> list[Member]:
+    return [Member(version, prior, seed) for prior in options.priors for seed in range(options.seeds)]
 
 
 def version_name(share: float) -> str:
@@ -162,149 +156,137 @@ def unit_of(version: float) -> str:
 def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any]:
     version = options.versions[units(options).index(unit)]
     with tensor_cores(workspace.device):
-        return Study(replace(options, versions=(version,)), workspace).run()
+        return Study(options, version, workspace).run()
 
 
 class Study:
-    """A stack on its way: data, training and what was found so far."""
+    """The stack of one version on its way: data, training and what was found so far."""
 
-    def __init__(self, options: Options, workspace: Workspace) -> None:
-        self.options, self.workspace, self.device = options, workspace, workspace.device
-        self.started = self.last_told = time.monotonic()
-        self.last_step = 0
-        self.members = members(options)
+    def __init__(self, options: Options, version: float, workspace: Workspace) -> None:
+        self.options, self.version, self.workspace, self.device = options, version, workspace, workspace.device
+        self.clock = Clock(options.budget_seconds)
+        self.members = members(options, version)
         images = _data(options)
         self.shape = images.shape
         self.train, self.test = images.train.to(self.device), images.test.to(self.device)
-        self.labels = {"train": images.train_labels, "test": images.test_labels}
-        self.items = {
-            part: {version: kept_items(labels, version, REDUCED, options.seed).to(self.device) for version in options.versions}
-            for part, labels in self.labels.items()
-        }
-        self.steps_per_epoch = {version: len(items) // options.batch_size for version, items in self.items["train"].items()}
-        if min(self.steps_per_epoch.values()) == 0:
+        self.items = kept_items(images.train_labels, version, REDUCED, options.seed).to(self.device)
+        self.test_items = kept_items(images.test_labels, version, REDUCED, options.seed).to(self.device)
+        self.train_labels, self.test_labels = images.train_labels[self.items.cpu()], images.test_labels[self.test_items.cpu()]
+        self.steps_per_epoch = len(self.items) // options.batch_size
+        if self.steps_per_epoch == 0:
             raise RunError(f"a batch of {options.batch_size} is larger than the training data")
         self.found: list[dict[str, Any]] = [
             {"epochs": [], "accuracy": [], "elbo": [], "stopped_after": None, "final": None} for _ in self.members
         ]
 
     def run(self) -> dict[str, Any]:
-        training = self._training()
+        self.training = self._training()
         saved = self.workspace.load_checkpoint()
         if saved is None:
-            self._initialise(training.model)
-            self._evaluate(training, list(self.options.versions), torch.full((len(self.members),), torch.nan))
-            self._save(training)
+            self._initialise()
+            self._evaluate(torch.full((len(self.members),), torch.nan))
+            self._save()
         else:
-            training.load_state(saved["training"])
+            self.training.load_state(saved["training"])
             self.found = saved["found"]
-        self._speed(training.step)  # the clock starts here
-        self._train(training)
-        return {"models": [self._record(member, found) for member, found in zip(self.members, self.found, strict=True)], **self._about()}
+        self.clock.speed(self.training.step)  # it starts here
+        train(self.training, self._marks(), self.clock, self._at_mark, self._note_broken, self._save)
+        counts = {part: labels.bincount(minlength=CLASSES).tolist() for part, labels in self._labels().items()}
+        models = [{**member._asdict(), **found} for member, found in zip(self.members, self.found, strict=True)]
+        return {"models": models, "class_counts": {version_name(self.version): counts}, "shape": list(self.shape)}
 
-    def _seed(self, version: float, seed: int) -> int:
-        return (self.options.seed * 1_009 + round(1000 * version)) * 1_009 + seed
+    def _labels(self) -> dict[str, Tensor]:
+        return {"train": self.train_labels, "test": self.test_labels}
+
+    def _seed(self, seed: int) -> int:
+        return (self.options.seed * 1_009 + round(1000 * self.version)) * 1_009 + seed
 
     def _training(self) -> Training:
-        options = self.options
+        options, length = self.options, self.steps_per_epoch
         priors = [prior_named(member.prior) for member in self.members]
         model = VaDE(priors, self.train.shape[1], options.widths, options.latent, CLASSES, options.batch_size).to(self.device)
-        items = [self.items["train"][member.version] for member in self.members]
-        batches = Batches(items, [self._seed(*member.start) for member in self.members], options.batch_size, BLOCK, options.latent, CLASSES)
-        longest = max(self.steps_per_epoch.values())
-        annealing = ExponentialAnnealing(options.hottest, options.coldest, max(1, round(options.annealing * options.epochs * longest)))
-        schedule = Schedule(options.learning_rate, options.decay, DECAY_EPOCHS * longest, options.smallest_rate, annealing)
+        seeds = [self._seed(member.seed) for member in self.members]
+        batches = Batches([self.items] * len(seeds), seeds, options.batch_size, BLOCK, options.latent, CLASSES)
+        annealing = ExponentialAnnealing(options.hottest, options.coldest, max(1, round(options.annealing * options.epochs * length)))
+        schedule = Schedule(options.learning_rate, options.decay, DECAY_EPOCHS * length, options.smallest_rate, annealing)
         return Training(model, self.train, batches, schedule, options.compiled)
 
-    def _initialise(self, model: VaDE) -> None:
-        """Autoencoders and mixtures; one mixture for every version and seed."""
-        starts = list(dict.fromkeys(member.start for member in self.members))
-        items = [self.items["train"][version] for version, _ in starts]
-        autoencoder, rows = self._autoencoder(starts, items)
-        latents = [autoencoder.latents(self.train[own], row) for own, row in zip(items, rows, strict=True)]
-        workers = min(len(starts), os.cpu_count() or 1)
-        self._tell(f"fitting {len(starts)} mixtures with {workers} workers")
-        mixtures = fit_mixtures(latents, CLASSES, [self.options.seed + seed for _, seed in starts], workers)
-        place = [starts.index(member.start) for member in self.members]
-        seeds = [self._seed(*member.start) for member in self.members]
-        start_from(model, autoencoder, [rows[i] for i in place], [mixtures[i] for i in place], seeds)
+    @property
+    def _model(self) -> VaDE:
+        return self.training.vade
 
-    def _autoencoder(self, starts: list[tuple[float, int]], items: list[Tensor]) -> tuple[Autoencoder, list[int]]:
-        """The autoencoders, and which of them each start takes."""
+    def _initialise(self) -> None:
+        """Autoencoders and mixtures, one mixture for every seed."""
+        seeds = range(self.options.seeds)
+        autoencoder, rows = self._autoencoder()
+        latents = [autoencoder.latents(self.train[self.items], row) for row in rows]
+        workers = min(len(seeds), os.cpu_count() or 1)
+        self.clock.tell(f"fitting {len(seeds)} mixtures with {workers} workers")
+        mixtures = fit_mixtures(latents, CLASSES, [self.options.seed + seed for seed in seeds], workers)
+        place = [member.seed for member in self.members]
+        start_from(self._model, autoencoder, [rows[i] for i in place], [mixtures[i] for i in place], [self._seed(seed) for seed in place])
+
+    def _autoencoder(self) -> tuple[Autoencoder, list[int]]:
+        """The autoencoders, and which of them each seed takes."""
         options = self.options
         if options.pretrained is None:
-            self._tell(f"pretraining {len(starts)} autoencoders")
-            seeds = [self._seed(*start) for start in starts]
-            epochs = options.layer_epochs, options.joint_epochs
-            return pretrain(self.train, items, seeds, options.widths, options.latent, *epochs, options.batch_size), list(range(len(starts)))
+            self.clock.tell(f"pretraining {options.seeds} autoencoders")
+            seeds, epochs = [self._seed(seed) for seed in range(options.seeds)], (options.layer_epochs, options.joint_epochs)
+            items = [self.items] * options.seeds
+            return pretrain(self.train, items, seeds, options.widths, options.latent, *epochs, options.batch_size), list(
+                range(options.seeds)
+            )
         try:
             released = read_vade_weights(options.pretrained, self.train.shape[1], options.widths, options.latent)
         except ValueError as error:
             raise RunError(str(error)) from error
-        return released.to(self.device), [0] * len(starts)
+        return released.to(self.device), [0] * options.seeds
 
-    def _marks(self) -> dict[int, list[float]]:
-        """The versions to evaluate, by step."""
+    def _marks(self) -> list[int]:
+        """The steps at which to evaluate."""
         options = self.options
-        marks: dict[int, list[float]] = {}
-        for version, length in self.steps_per_epoch.items():
-            for epoch in {*range(options.evaluate_every, options.epochs, options.evaluate_every), options.epochs}:
-                marks.setdefault(epoch * length, []).append(version)
-        return marks
+        return [
+            epoch * self.steps_per_epoch
+            for epoch in (*range(options.evaluate_every, options.epochs, options.evaluate_every), options.epochs)
+        ]
 
-    def _train(self, training: Training) -> None:
-        marks = self._marks()
-        pending = sorted(step for step in marks if step > training.step)
-        saved_at = time.monotonic()
-        for mark in pending:
-            while training.step < mark:
-                losses, broken = training.advance(min(mark, training.step + BLOCK))
-                for model in broken:
-                    self.found[model]["stopped_after"] = self._epoch(training, model)
-                    self._tell(f"{self.members[model]} broke down in epoch {self._epoch(training, model)}")
-                if training.step == mark:
-                    self._evaluate(training, marks[mark], losses)
-                if time.monotonic() - saved_at > CHECKPOINT_SECONDS or self._out_of_time():
-                    self._save(training)
-                    saved_at = time.monotonic()
-                if self._out_of_time() and training.step < pending[-1]:
-                    raise RunError(
-                        f"the {self.options.budget_seconds:g} seconds are used up after {training.step} of {pending[-1]} steps: "
-                        "everything is saved, and the same command goes on"
-                    )
+    @property
+    def _epoch(self) -> int:
+        return self.training.step // self.steps_per_epoch
 
-    def _out_of_time(self) -> bool:
-        return self.options.budget_seconds is not None and time.monotonic() - PROCESS_STARTED > self.options.budget_seconds
+    def _at_mark(self) -> None:
+        self._evaluate(self.training.read_measures()[:, 0])
+        if self._epoch == self.options.epochs:
+            self._keep_pictures()
+        self._report()
 
-    def _epoch(self, training: Training, model: int) -> int:
-        return training.step // self.steps_per_epoch[self.members[model].version]
+    def _note_broken(self, models: list[int]) -> None:
+        for model in models:
+            self.found[model]["stopped_after"] = self._epoch
+            self.clock.tell(f"{self.members[model]} broke down in epoch {self._epoch}")
 
-    def _save(self, training: Training) -> None:
-        self.workspace.save_checkpoint({"training": training.state(), "found": self.found})
+    def _save(self) -> None:
+        self.workspace.save_checkpoint({"training": self.training.state(), "found": self.found})
 
-    def _evaluate(self, training: Training, versions: list[float], losses: Tensor) -> None:
-        """Notes how the running models of these versions do on their test data."""
-        clusters = assigned_clusters(training.model, self.test)
-        shares, weights = training.model.expected_shares().cpu(), training.model.log_weights.detach().double().softmax(-1).cpu()
-        active, elbo = training.active.tolist(), (-losses).tolist()
-        for version in versions:
-            items = self.items["test"][version]
-            tables = confusion(clusters[:, items], self.labels["test"].to(self.device)[items], CLASSES).cpu()
-            finished = training.step == self.options.epochs * self.steps_per_epoch[version]
-            rows = [i for i, member in enumerate(self.members) if member.version == version and active[i]]
-            for i in rows:
-                self._note(i, self._epoch(training, i), tables[i], weights[i], shares[i], elbo[i])
-            if finished:
-                self._keep_pictures(training.model, rows)
-                training.stop(rows)
-            self._report(training, version, rows)
+    def _evaluate(self, losses: Tensor) -> None:
+        """Notes how the running models do on the test data."""
+        clusters = assigned_clusters(self._model, self.test[self.test_items])
+        tables = confusion(clusters, self.test_labels.to(self.device), CLASSES).cpu()
+        shares, weights = self._model.expected_shares().cpu(), self._model.log_weights.detach().double().softmax(-1).cpu()
+        elbo = (-losses).tolist()
+        for i in self._running():
+            self._note(i, tables[i], weights[i], shares[i], elbo[i])
 
-    def _note(self, model: int, epoch: int, table: Tensor, weights: Tensor, shares: Tensor, elbo: float) -> None:
+    def _running(self) -> list[int]:
+        rows: list[int] = self.training.active.nonzero().squeeze(1).tolist()
+        return rows
+
+    def _note(self, model: int, table: Tensor, weights: Tensor, shares: Tensor, elbo: float) -> None:
         found, score = self.found[model], scores(table)
         sizes, frequencies = table.sum(1), table.sum(0)
         of_matched_class = frequencies[score.classes]
         followers = {"sizes": sizes, "weights": weights, "shares": shares}
-        found["epochs"].append(epoch)
+        found["epochs"].append(self._epoch)
         found["accuracy"].append(round(score.accuracy, 4))
         found["elbo"].append(None if elbo != elbo else round(elbo, 3))
         found["final"] = {
@@ -318,46 +300,24 @@ class Study:
             "correlation": {name: round(correlation(values, of_matched_class), 4) for name, values in followers.items()},
         }
 
-    def _keep_pictures(self, model: VaDE, rows: list[int]) -> None:
+    def _keep_pictures(self) -> None:
         """Decoded cluster means of the models of seed 0, as bytes."""
         with torch.no_grad():
-            pictures = (model.decode(model.means).sigmoid() * 255).round().to(torch.uint8).cpu()
-        for i in rows:
+            pictures = (self._model.decode(self._model.means).sigmoid() * 255).round().to(torch.uint8).cpu()
+        for i in self._running():
             if self.members[i].seed == 0:
                 self.found[i]["pictures"] = base64.b64encode(pictures[i].numpy().tobytes()).decode()
 
-    def _report(self, training: Training, version: float, rows: list[int]) -> None:
+    def _report(self) -> None:
         means = {}
         for prior in self.options.priors:
-            values = [self.found[i]["accuracy"][-1] for i in rows if self.members[i].prior == prior]
+            values = [self.found[i]["accuracy"][-1] for i in self._running() if self.members[i].prior == prior]
             if values:
                 means[prior] = sum(values) / len(values)
-        epoch = training.step // self.steps_per_epoch[version]
         listed = ", ".join(f"{prior} {100 * value:.1f}" for prior, value in means.items())
-        self._tell(f"{version_name(version)}, epoch {epoch}: accuracy {listed}{self._speed(training.step)}")
+        self.clock.tell(f"{version_name(self.version)}, epoch {self._epoch}: accuracy {listed}{self.clock.speed(self.training.step)}")
         if find_spec("tensorboard") is not None:  # nice to have, not needed
-            self.workspace.scalars(epoch, **{f"accuracy-{100 * version:g}/{prior}": value for prior, value in means.items()})
-
-    def _speed(self, step: int) -> str:
-        """Since the last time it was asked, evaluations included."""
-        steps, seconds = step - self.last_step, time.monotonic() - self.last_told
-        self.last_step, self.last_told = step, time.monotonic()
-        return f"; {1000 * seconds / steps:.2f} ms a step" if steps else ""
-
-    def _tell(self, sentence: str) -> None:
-        print(f"[{time.monotonic() - self.started:7.1f} s] {sentence}", file=sys.stderr, flush=True)
-
-    def _record(self, member: Member, found: dict[str, Any]) -> dict[str, Any]:
-        return {**member._asdict(), **found}
-
-    def _about(self) -> dict[str, Any]:
-        counts = {
-            version_name(version): {
-                part: self.labels[part][self.items[part][version].cpu()].bincount(minlength=CLASSES).tolist() for part in ("train", "test")
-            }
-            for version in self.options.versions
-        }
-        return {"class_counts": counts, "shape": list(self.shape)}
+            self.workspace.scalars(self._epoch, **{f"accuracy-{100 * self.version:g}/{prior}": value for prior, value in means.items()})
 
 
 def _data(options: Options) -> Images:

@@ -37,6 +37,10 @@ An experiment is a module with a few functions; add its name to `EXPERIMENTS`, a
     def run(options: Options, out: Path | None = None, engine: Engine | None = None, progress: Progress | None = None) -> Results:
         return harness.run(sys.modules[__name__], options, out, engine, progress)
 
+Options that change where and how fast a run computes, not what, may be named in a class variable ``FREE`` of `Options`: they may change
+when it is resumed. An experiment whose later units need files of earlier ones says so by a function ``stages(options)``, lists of units
+each of which is started when the one before is finished; `units` then are those of all stages.
+
 A long unit saves its state now and then with `Workspace.save_checkpoint`, starts with `Workspace.load_checkpoint`, and reports on the way
 with `Workspace.scalars`.
 """
@@ -138,17 +142,22 @@ def _run(experiment: ModuleType, options: Any, directory: RunDirectory, engine: 
     directory.note_environment(environment)
 
     records = directory.records()
-    pending = [unit for unit in units if unit not in records]
     tell = progress or (lambda done, total, unit: None)
-    tell(len(records), len(units), next(iter(pending), ""))
-    jobs = [Job(experiment.__name__, options, unit, directory.path, str(device)) for unit in pending]
-    with closing(engine(jobs)) as outcomes:  # an engine cleans up even where a record cannot be written
-        for outcome in outcomes:
-            directory.write_record(outcome.unit, outcome.record)
-            directory.note_timing(outcome.unit, outcome.seconds)
-            records[outcome.unit] = outcome.record
-            tell(len(records), len(units), next((unit for unit in units if unit not in records), ""))
+    tell(len(records), len(units), next((unit for unit in units if unit not in records), ""))
+    for stage in _stages(experiment, options):
+        jobs = [Job(experiment.__name__, options, unit, directory.path, str(device)) for unit in stage if unit not in records]
+        with closing(engine(jobs)) as outcomes:  # an engine cleans up even where a record cannot be written
+            for outcome in outcomes:
+                directory.write_record(outcome.unit, outcome.record)
+                directory.note_timing(outcome.unit, outcome.seconds)
+                records[outcome.unit] = outcome.record
+                tell(len(records), len(units), next((unit for unit in units if unit not in records), ""))
     return Results(experiment.NAME, options, environment, {unit: records[unit] for unit in units})
+
+
+def _stages(experiment: ModuleType, options: Any) -> list[list[str]]:
+    stages: list[list[str]] = experiment.stages(options) if hasattr(experiment, "stages") else [experiment.units(options)]
+    return stages
 
 
 def _require_file_names(units: list[str]) -> None:

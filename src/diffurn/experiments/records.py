@@ -118,22 +118,23 @@ class RunDirectory:
     def claim(self, experiment: str, options: Any, units: Sequence[str]) -> None:
         """Takes an empty directory for this run, or checks that it holds an earlier part of just this run."""
         wanted = {"experiment": experiment, "options": as_plain_json(asdict(options), "options"), "units": list(units)}
+        free = getattr(options, "FREE", ())
         if not (self.path / "options.json").exists():
             strange = sorted(entry.name for entry in self.path.iterdir() if entry.name != ".lock" and entry.suffix != _TEMPORARY)
             if strange:
                 raise RunError(f"{self.path} is neither empty nor a run directory: it holds {strange[0]} but no options.json")
             write_json(self.path / "options.json", wanted)
-        self._refuse_another_run(wanted)
+        self._refuse_another_run(wanted, free)
         for folder in (".", "records", "checkpoints", "figures"):
             for leftover in (self.path / folder).glob(f".*{_TEMPORARY}"):
                 leftover.unlink()
 
-    def _refuse_another_run(self, wanted: dict[str, Any]) -> None:
+    def _refuse_another_run(self, wanted: dict[str, Any], free: Sequence[str]) -> None:
         found = self.settings()
         if found["experiment"] != wanted["experiment"]:
             raise RunError(f"{self.path} holds a run of {found['experiment']}, not of {wanted['experiment']}: choose another directory")
         before, now = found["options"], wanted["options"]
-        differing = [name for name in {**before, **now} if before.get(name) != now.get(name)]
+        differing = [name for name in {**before, **now} if before.get(name) != now.get(name) and name not in free]
         changed = [f"{name} = {before.get(name)!r}, now {now.get(name)!r}" for name in differing]
         if changed:
             raise RunError(f"{self.path} holds a run with other options ({'; '.join(changed)}): choose another directory")

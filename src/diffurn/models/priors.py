@@ -21,7 +21,6 @@ All functions work on a stack of S models: log-weights ``(S, K)``, responsibilit
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -274,8 +273,3 @@ def _log_weight(x: Tensor, left: Tensor, size: float, rest_size: Tensor, log_odd
     rest = (left - x).clamp(min=0)
     factorials = torch.lgamma(x + 1) + torch.lgamma(size - x + 1) + torch.lgamma(rest + 1) + torch.lgamma(rest_size - rest + 1)
     return x * log_odds - factorials
-
-
-def grouped(priors: Sequence[Prior]) -> list[tuple[Prior, list[int]]]:
-    """Every different prior with the models of the stack that have it, so that each is asked once."""
-    return [(prior, [model for model, own in enumerate(priors) if own == prior]) for prior in dict.fromkeys(priors)]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import torch
 from torch import Tensor, nn
+
+Kind = TypeVar("Kind")
 
 
 class StackedLinear(nn.Module):
@@ -26,7 +28,7 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(models, 1, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias, x, self.weight)
+        return torch.baddbmm(self.bias.to(x.dtype), x, self.weight.to(x.dtype))
 
 
 def stacked_layers(models: int, sizes: Sequence[int]) -> nn.ModuleList:
@@ -46,12 +48,105 @@ def rectified(layers: nn.ModuleList, x: Tensor) -> Tensor:
     return last
 
 
+class Groups(nn.Module, Generic[Kind]):
+    """The models of a stack by kind, so that each kind is asked once about all its models.
+
+    Args:
+        kinds: one for each model; equal ones form a group.
+
+    Example:
+        >>> groups = Groups(["a", "b", "a"])
+        >>> values = torch.tensor([1.0, 2.0, 3.0])
+        >>> groups.joined([10 * groups.of(values, place) for place, kind in enumerate(groups.kinds)])
+        tensor([10., 20., 30.])
+    """
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        super().__init__()
+        self.kinds = list(dict.fromkeys(kinds))
+        rows = [torch.tensor([model for model, own in enumerate(kinds) if own == kind]) for kind in self.kinds]
+        for place, members in enumerate(rows):
+            self.register_buffer(f"rows{place}", members, persistent=False)
+        self.register_buffer("order", torch.cat(rows).argsort(), persistent=False)
+
+    def of(self, values: Tensor, place: int) -> Tensor:
+        """What belongs to the models of one group."""
+        return values.index_select(0, self.get_buffer(f"rows{place}"))
+
+    def joined(self, parts: Sequence[Tensor]) -> Tensor:
+        """What each group has for its models, back in the order of the models."""
+        return torch.cat(list(parts)).index_select(0, self.get_buffer("order"))
+
+
 @torch.no_grad()
-def glorot_(weight: Tensor, seeds: Sequence[int]) -> None:
-    """Glorot's uniform start in place, each model ``weight[s]`` from its own seed, whatever stands beside it in the stack."""
-    bound = math.sqrt(6 / sum(weight.shape[1:]))
+def glorot_(weight: Tensor, seeds: Sequence[int], fans: int | None = None) -> None:
+    """Glorot's uniform start in place, each model ``weight[s]`` from its own seed, whatever stands beside it in the stack.
+
+    `fans` is the number of inputs and outputs of a unit together, where the shape of the weight does not tell.
+    """
+    bound = math.sqrt(6 / (sum(weight.shape[1:]) if fans is None else fans))
     for own, seed in zip(weight, seeds, strict=True):
         own.copy_(bound * (2 * torch.rand(own.shape, dtype=own.dtype, generator=torch.Generator().manual_seed(seed)) - 1))
+
+
+def to_gumbel_(uniforms: Tensor) -> None:
+    """Turns uniform numbers into standard Gumbel variates, in place."""
+    limits = torch.finfo(uniforms.dtype)
+    uniforms.copy_(-torch.log(-torch.log(uniforms.clamp(limits.tiny, 1 - limits.eps / 2))))  # both logs finite
+
+
+class StackedAdam:
+    """Adam (Kingma, Ba 2015) with a learning rate of its own for every model of a stack.
+
+    Args:
+        parameters: each with a leading dimension of models.
+        rates: one a model, (S,); a captured step reads them anew each time.
+        compiled: fuse the update by ``torch.compile``.
+    """
+
+    DECAYS, EPSILON = (0.9, 0.999), 1e-8
+
+    def __init__(self, parameters: Sequence[nn.Parameter], rates: Tensor, compiled: bool = False) -> None:
+        self.parameters = list(parameters)
+        self.rates = rates
+        self.firsts = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.seconds = [torch.zeros_like(parameter) for parameter in self.parameters]
+        self.steps = torch.zeros((), device=rates.device)
+        self._update = torch.compile(_adam_update_, fullgraph=True, dynamic=False) if compiled else _adam_update_
+
+    @torch.no_grad()
+    def step(self) -> None:
+        """Moves the parameters by their gradients, and forgets these."""
+        self.steps.add_(1)
+        gradients = [parameter.grad for parameter in self.parameters]
+        self._update(self.parameters, gradients, self.firsts, self.seconds, self.rates, self.steps)
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    def moments(self, parameter: nn.Parameter) -> tuple[Tensor, Tensor]:
+        """First and second, of one of the parameters."""
+        place = next(place for place, own in enumerate(self.parameters) if own is parameter)
+        return self.firsts[place], self.seconds[place]
+
+    def state(self) -> dict[str, Any]:
+        return {"firsts": self.firsts, "seconds": self.seconds, "steps": self.steps}
+
+    @torch.no_grad()
+    def load_state(self, state: dict[str, Any]) -> None:
+        for own, saved in ((self.firsts, state["firsts"]), (self.seconds, state["seconds"]), ([self.steps], [state["steps"]])):
+            for value, other in zip(own, saved, strict=True):
+                value.copy_(other)
+
+
+def _adam_update_(parameters: Any, gradients: Any, firsts: Any, seconds: Any, rates: Tensor, steps: Tensor) -> None:
+    slow, slower = StackedAdam.DECAYS
+    scale = rates / (1 - slow**steps)
+    root = (1 - slower**steps).sqrt()
+    for parameter, gradient, first, second in zip(parameters, gradients, firsts, seconds, strict=True):
+        first.lerp_(gradient, 1 - slow)
+        second.lerp_(gradient.square(), 1 - slower)
+        rate = scale.view(-1, *[1] * (parameter.ndim - 1))
+        parameter.sub_(rate * first / (second.sqrt() / root + StackedAdam.EPSILON))
 
 
 class Batches:
@@ -94,9 +189,7 @@ class Batches:
                 done += self._take(model, done, steps - done)
             self.normal[model, :steps].normal_(generator=generator)
             self.gumbel[model, :steps].uniform_(generator=generator)
-        prepared = self.gumbel[:, :steps]
-        tiny = torch.finfo(prepared.dtype).tiny
-        prepared.copy_(-torch.log(-torch.log(prepared.clamp(tiny, 1 - torch.finfo(prepared.dtype).eps / 2))))  # both logs finite
+        to_gumbel_(self.gumbel[:, :steps])
         self.position.zero_()
 
     def _take(self, model: int, start: int, wanted: int) -> int:

@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from diffurn.models.priors import Law, Prior, grouped
-from diffurn.models.stacked import rectified, stacked_layers
+from diffurn.models.priors import Law, Prior
+from diffurn.models.stacked import Groups, rectified, stacked_layers
 
 
 class VaDE(nn.Module):
@@ -46,39 +46,27 @@ class VaDE(nn.Module):
         self.means = nn.Parameter(torch.zeros(models, clusters, latent))
         self.log_variances = nn.Parameter(torch.zeros(models, clusters, latent))
         self.log_weights = nn.Parameter(torch.zeros(models, clusters))
-        groups = grouped(priors)
-        self.priors = [prior for prior, _ in groups]
-        rows = [torch.tensor(members) for _, members in groups]
-        for place, members in enumerate(rows):
-            self.register_buffer(f"rows{place}", members)
-        self.register_buffer("order", torch.cat(rows).argsort())
+        self.groups = Groups(priors)
         self.register_buffer("tilt", torch.zeros(models))
-
-    def _rows(self, place: int) -> Tensor:
-        return self.get_buffer(f"rows{place}")
-
-    def _in_order(self, parts: list[Tensor]) -> Tensor:
-        """What each prior said about its models, back in the order of the models."""
-        return torch.cat(parts).index_select(0, self.get_buffer("order"))
 
     @torch.no_grad()
     def retilt(self) -> None:
         """Brings up to date what the priors keep over some steps; results do not depend on it but by rounding."""
-        parts = [prior.tilt(self.log_weights.index_select(0, self._rows(i)), self.batch_size) for i, prior in enumerate(self.priors)]
-        self.get_buffer("tilt").copy_(self._in_order(parts))
+        parts = [prior.tilt(self.groups.of(self.log_weights, place), self.batch_size) for place, prior in enumerate(self.groups.kinds)]
+        self.get_buffer("tilt").copy_(self.groups.joined(parts))
 
     def laws(self) -> list[Law]:
         """The priors with the weights of now, each for the models that have it."""
         laws = []
-        for place, prior in enumerate(self.priors):
-            log_weights, tilt = (values.index_select(0, self._rows(place)) for values in (self.log_weights, self.get_buffer("tilt")))
+        for place, prior in enumerate(self.groups.kinds):
+            log_weights, tilt = (self.groups.of(values, place) for values in (self.log_weights, self.get_buffer("tilt")))
             laws.append(prior.law(log_weights, self.batch_size, tilt))
         return laws
 
     @torch.no_grad()
     def expected_shares(self) -> Tensor:
         """The part of a batch that the priors expect in each cluster, (S, K)."""
-        return self._in_order([law.mean for law in self.laws()]) / self.batch_size
+        return self.groups.joined([law.mean for law in self.laws()]) / self.batch_size
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of q(z|x), each (S, B, D)."""
@@ -91,7 +79,7 @@ class VaDE(nn.Module):
 
     def log_responsibilities(self, z: Tensor, laws: Sequence[Law]) -> Tensor:
         """log q(c|x) from z (S, B, D), by Bayes' rule: (S, B, K)."""
-        log_shares = self._in_order([law.log_shares for law in laws])
+        log_shares = self.groups.joined([law.log_shares for law in laws])
         return torch.log_softmax(self._log_normal(z, None) + log_shares.unsqueeze(-2), -1)
 
     def _log_normal(self, mean: Tensor, log_variance: Tensor | None) -> Tensor:
@@ -123,6 +111,6 @@ class VaDE(nn.Module):
     def _expected_log_prior(self, laws: Sequence[Law], log_q: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
         parts = []
         for place, law in enumerate(laws):
-            own_log_q, own_gumbel = (values.index_select(0, self._rows(place)) for values in (log_q, gumbel))
+            own_log_q, own_gumbel = (self.groups.of(values, place) for values in (log_q, gumbel))
             parts.append(law.expected_log_prob(own_log_q, own_gumbel, temperature))
-        return self._in_order(parts)
+        return self.groups.joined(parts)
