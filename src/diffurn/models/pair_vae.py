@@ -145,7 +145,8 @@ class PairVAE(nn.Module):
         x = x.unflatten(-1, self.corner)
         for layer in self.transposed[:-1]:
             x = torch.relu(layer(x))
-        return self.transposed[-1](x).to(self.importance.weight.dtype)
+        logits: Tensor = self.transposed[-1](x)
+        return logits.to(self.importance.weight.dtype)
 
     def posterior(self, pictures: Tensor) -> Posterior:
         """Of both views, from pictures (S, 2, B, H, W, C)."""

@@ -118,8 +118,10 @@ class StackedAdam:
     def step(self) -> None:
         """Moves the parameters by their gradients, and forgets these."""
         self.steps.add_(1)
-        gradients = [parameter.grad for parameter in self.parameters]
-        self._update(self.parameters, gradients, self.firsts, self.seconds, self.rates, self.steps)
+        moving = [place for place, parameter in enumerate(self.parameters) if parameter.grad is not None]
+        parameters = [self.parameters[place] for place in moving]
+        moments = [self.firsts[place] for place in moving], [self.seconds[place] for place in moving]
+        self._update(parameters, *moments, [parameter.grad for parameter in parameters], self.rates, self.steps)
         for parameter in self.parameters:
             parameter.grad = None
 
@@ -138,11 +140,11 @@ class StackedAdam:
                 value.copy_(other)
 
 
-def _adam_update_(parameters: Any, gradients: Any, firsts: Any, seconds: Any, rates: Tensor, steps: Tensor) -> None:
+def _adam_update_(parameters: Any, firsts: Any, seconds: Any, gradients: Any, rates: Tensor, steps: Tensor) -> None:
     slow, slower = StackedAdam.DECAYS
     scale = rates / (1 - slow**steps)
     root = (1 - slower**steps).sqrt()
-    for parameter, gradient, first, second in zip(parameters, gradients, firsts, seconds, strict=True):
+    for parameter, first, second, gradient in zip(parameters, firsts, seconds, gradients, strict=True):
         first.lerp_(gradient, 1 - slow)
         second.lerp_(gradient.square(), 1 - slower)
         rate = scale.view(-1, *[1] * (parameter.ndim - 1))

@@ -1,0 +1,357 @@
+"""The paper's second study: weak supervision. Two images share an unknown number s of their seven generative factors; which, and how many?
+
+LabelVAE, AdaVAE and HGVAE (`diffurn.models.views`) on pairs that share exactly s factors. The paper trains on mpi3d_toy; the default here
+are arm scenes, drawn on the fly with the same factors, and Sprites can be given by path. Every model has its own pairs and noise by its
+seed, the same for all methods; figures are of fresh pairs, the same for all models. There is no held-out part of the factor grid, as there
+is none in the paper's code base.
+
+All models with one s are one stack in one program, and one unit of work; a second unit scores their latents, without the device. Run it
+with ``diffurn reproduce pairs``.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import numpy as np
+import torch
+from matplotlib.figure import Figure
+
+from diffurn.data.factors import FactorImages, load_factors
+from diffurn.data.pairs import RANDOM, Sampler
+from diffurn.estimators import ExponentialAnnealing
+from diffurn.experiments import harness, pairs_figure, pairs_tables
+from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
+from diffurn.experiments.pairs_evaluation import Findings, evaluate, pictures_of, rounded, test_draws
+from diffurn.experiments.pairs_scores import downstream
+from diffurn.experiments.pairs_training import PairDraws, PairTraining, Source
+from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
+from diffurn.models.pair_vae import Losses, PairVAE
+from diffurn.models.views import method_named
+
+NAME = "pairs"
+LATENTS_FILE = "latents.npz"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What `run` trains.
+
+    Attributes:
+        dataset: arm, sprites or mpi3d_toy.
+        data: its npz file, or the folder that holds it; by default DIFFURN_DATA/<dataset>, or a download (mpi3d_toy).
+        shared: numbers of shared factors, one data set each; -1 is a random number for each pair.
+        methods: label, ada, oracle, hypergeometric, with details such as -covariance-log1p-once-lr1e-4 (see `method_named`).
+        seeds: models of each method and number.
+        steps: of training.
+        batch_size: pairs a step.
+        latent: dimensions of the latent space.
+        channels: of the first convolution; the networks' other widths follow.
+        first_temperature: of draw and sort at the start; methods say where it ends.
+        annealing_steps: until it has ended.
+        sampler: exact, or disentanglement_lib's loose one.
+        evaluate_every: steps between two points of the training curves.
+        test_pairs: fresh pairs for every figure.
+        score_train: those of them that train the classifiers; the others test them.
+        timed_models: models in a stack of each method whose speed is measured; 0 leaves that out.
+        timed_steps: how many steps of them are timed.
+        half: networks compute in bfloat16 (on a GPU).
+        workers: processes that score; 0 takes all cores.
+        budget_seconds: stop training after so many seconds; the same command then goes on from there.
+        compiled: fuse the small operations of a step by torch.compile; takes a minute to start, for long runs on a GPU.
+        seed: of everything beside `seeds`.
+        device: where to train.
+    """
+
+    FREE: ClassVar[tuple[str, ...]] = ("data", "workers", "budget_seconds", "compiled", "device")  # may change when a run is resumed
+
+    dataset: Literal["arm", "sprites", "mpi3d_toy"] = "arm"
+    data: str | None = None
+    shared: tuple[int, ...] = (0, 1, 3, 5)
+    methods: tuple[str, ...] = ("label", "ada", "hypergeometric")
+    seeds: int = 3
+    steps: int = 100_000
+    batch_size: int = 64
+    latent: int = 10
+    channels: int = 32
+    first_temperature: float = 10.0
+    annealing_steps: int = 50_000
+    sampler: Sampler = "exact"
+    evaluate_every: int = 1_000
+    test_pairs: int = 15_000
+    score_train: int = 10_000
+    timed_models: int = 0
+    timed_steps: int = 200
+    half: bool = True
+    workers: int = 0
+    budget_seconds: float | None = None
+    compiled: bool = False
+    seed: int = 0
+    device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        for name in self.methods:
+            method_named(name)
+        for name in ("methods", "shared"):
+            values = getattr(self, name)
+            if not values or len(set(values)) < len(values):
+                raise ValueError(f"{name} are {', '.join(map(str, values)) or 'none'}, but must be at least one, each named once")
+        for number in self.shared:
+            if number < RANDOM:
+                raise ValueError(f"shared are numbers of factors, or {RANDOM} for a random number, not {number}")
+        for name in ("seeds", "steps", "batch_size", "latent", "channels", "evaluate_every", "score_train"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
+        if self.test_pairs <= self.score_train:
+            raise ValueError(f"test_pairs is {self.test_pairs}, but must be more than score_train, which is {self.score_train}")
+
+    @classmethod
+    def quick(cls) -> Options:
+        return cls(
+            shared=(1, 5),
+            methods=("label-lr1e-3", "ada-lr1e-3", "hypergeometric-log1p-once-lr1e-3-tau0.5"),
+            seeds=1,
+            steps=1_000,
+            batch_size=16,
+            channels=8,
+            annealing_steps=500,
+            evaluate_every=100,
+            test_pairs=1_500,
+            score_train=1_000,
+        )
+
+
+class Member(NamedTuple):
+    """One model of the stack."""
+
+    method: str
+    seed: int
+
+
+def members(options: Options) -> list[Member]:
+    return [Member(method, seed) for method in options.methods for seed in range(options.seeds)]
+
+
+def number_name(shared: int) -> str:
+    return "srandom" if shared == RANDOM else f"s{shared}"
+
+
+def stages(options: Options) -> list[list[str]]:
+    """Training first, and scores of what it left."""
+    numbers = [number_name(shared) for shared in options.shared]
+    timed = ["speed"] if options.timed_models else []
+    return [[f"train-{number}" for number in numbers] + timed, [f"score-{number}" for number in numbers]]
+
+
+def units(options: Options) -> list[str]:
+    return [unit for stage in stages(options) for unit in stage]
+
+
+def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any]:
+    if unit == "speed":
+        with tensor_cores(workspace.device):
+            return _speeds(options, workspace)
+    kind, _, number = unit.partition("-")
+    shared = next(shared for shared in options.shared if number_name(shared) == number)
+    if kind == "score":
+        return _score(options, shared, workspace)
+    with tensor_cores(workspace.device):
+        return Study(options, shared, workspace).run()
+
+
+def _images(options: Options) -> FactorImages:
+    try:
+        return load_factors(options.dataset, options.data)
+    except ValueError as error:
+        raise RunError(str(error)) from error
+
+
+def _source(options: Options, images: FactorImages, shared: int, models: int, device: torch.device) -> Source:
+    if shared > len(images.sizes):
+        raise RunError(f"shared is {shared}, but {options.dataset} has {len(images.sizes)} factors")
+    sizes, numbers = torch.tensor(images.sizes, device=device), torch.full((models,), shared, device=device)
+    return Source(images.to(device), sizes, numbers, options.sampler)
+
+
+def _training(options: Options, chosen: list[Member], source: Source, seeds: list[int]) -> PairTraining:
+    device = source.sizes.device
+    methods = [method_named(member.method) for member in chosen]
+    compute = torch.bfloat16 if options.half and device.type == "cuda" else torch.float32
+    starts = [options.seed * 1_009 + member.seed for member in chosen]
+    model = PairVAE(methods, starts, source.images.shape, options.latent, options.channels, compute).to(device)
+    draws = PairDraws(seeds, options.batch_size, len(source.images.sizes), options.latent, device)
+    rates = torch.tensor([method.learning_rate for method in methods], device=device)
+    annealings = [ExponentialAnnealing(options.first_temperature, method.final_temperature, options.annealing_steps) for method in methods]
+    return PairTraining(model, source, draws, rates, annealings, options.compiled)
+
+
+class Study:
+    """The stack of one number of shared factors on its way: training and what was found so far."""
+
+    def __init__(self, options: Options, shared: int, workspace: Workspace) -> None:
+        self.options, self.shared, self.workspace = options, shared, workspace
+        self.clock = Clock(options.budget_seconds)
+        self.members = members(options)
+        images = _images(options)
+        source = _source(options, images, shared, len(self.members), workspace.device)
+        self.training = _training(options, self.members, source, [self._seed(member.seed) for member in self.members])
+        self.draws = test_draws(self.training, options.test_pairs, self._seed(-1), options.latent)
+        fields = ("step", *Losses._fields)
+        self.found: list[dict[str, Any]] = [{"stopped_after": None, "curve": {name: [] for name in fields}} for _ in self.members]
+        self.saved_step = 0
+
+    def _seed(self, seed: int) -> int:
+        """Of one model's pairs and noise; -1 for those of the test."""
+        return (self.options.seed * 1_009 + self.shared + 2) * 1_009 + seed + 2
+
+    def run(self) -> dict[str, Any]:
+        if saved := self.workspace.load_checkpoint():
+            self.training.load_state(saved["training"])
+            self.found, self.saved_step = saved["found"], self.training.step
+        self.clock.speed(self.training.step)  # it starts here
+        train(self.training, self._marks(), self.clock, self._at_mark, self._note_broken, self._save)
+        findings = evaluate(self.training, self.draws)
+        self._keep(findings)
+        source = self.training.source.images
+        return {
+            "dataset": self.options.dataset,
+            "factors": list(source.names),
+            "shape": list(source.shape),
+            "steps": self.options.steps,
+            "models": self._models(findings),
+        }
+
+    def _marks(self) -> list[int]:
+        options = self.options
+        return [*range(options.evaluate_every, options.steps, options.evaluate_every), options.steps]
+
+    def _at_mark(self) -> None:
+        measures = self.training.read_measures().tolist()
+        for found, values, running in zip(self.found, measures, self.training.active.tolist(), strict=True):
+            if running:
+                found["curve"]["step"].append(self.training.step)
+                for name, value in zip(Losses._fields, values, strict=True):
+                    found["curve"][name].append(rounded(value))
+        self._report()
+
+    def _note_broken(self, models: list[int]) -> None:
+        for model in models:
+            self.found[model]["stopped_after"] = self.training.step
+            where = f"between steps {max(0, self.training.step - BLOCK)} and {self.training.step}"
+            self.clock.tell(f"{self.members[model]} broke down {where}; its last good checkpoint is that of step {self.saved_step}")
+
+    def _save(self) -> None:
+        self.workspace.save_checkpoint({"training": self.training.state(), "found": self.found})
+        self.saved_step = self.training.step
+
+    def _report(self) -> None:
+        """Mean loss and k̂ of every method."""
+        told: list[str] = []
+        logged: dict[str, float] = {}
+        for method in self.options.methods:
+            curves = [found["curve"] for found, member in zip(self.found, self.members, strict=True) if member.method == method]
+            last = [(curve["loss"][-1], curve["independent"][-1]) for curve in curves if curve["step"]]
+            if last:
+                loss, independent = np.mean(last, 0)
+                told.append(f"{method} {loss:.1f} k {independent:.2f}")
+                logged |= {f"loss/{method}": loss, f"independent/{method}": independent}
+        step = self.training.step
+        self.clock.tell(f"{number_name(self.shared)}, step {step}: {', '.join(told)}{self.clock.speed(step)}")
+        if find_spec("tensorboard") is not None:  # nice to have, not needed
+            self.workspace.scalars(step, **logged)
+
+    def _models(self, findings: Findings) -> list[dict[str, Any]]:
+        """Pictures are large, so they are kept of the first seed and one number of shared factors alone."""
+        pictured = self.shared == self.options.shared[len(self.options.shared) // 2]
+        pictures = pictures_of(self.training, self.draws) if pictured else None
+        models = []
+        for number, (member, found) in enumerate(zip(self.members, self.found, strict=True)):
+            whole = found["stopped_after"] is None
+            shown = pictures[number] if pictures and whole and member.seed == 0 else None
+            final = findings.finals[number] if whole else None
+            models.append({**_setting(member, self.shared), **found, "final": final, "pictures": shown})
+        return models
+
+    def _keep(self, findings: Findings) -> None:
+        """For the unit that scores."""
+        running = self.training.active.cpu().numpy()
+        np.savez_compressed(self.workspace.directory / LATENTS_FILE, running=running, **findings._asdict() | {"finals": []})
+
+
+def _setting(member: Member, shared: int) -> dict[str, Any]:
+    method = method_named(member.method)
+    return {
+        "method": member.method,
+        "shared": None if shared == RANDOM else shared,
+        "seed": member.seed,
+        "learning_rate": method.learning_rate,
+        "final_temperature": method.final_temperature,
+        "beta": method.beta,
+    }
+
+
+def _score(options: Options, shared: int, workspace: Workspace) -> dict[str, Any]:
+    file = workspace.directory.parent / f"train-{number_name(shared)}" / LATENTS_FILE
+    try:
+        with np.load(file) as content:
+            found = Findings(**{name: content[name] for name in Findings._fields})
+            running = content["running"].tolist()
+    except (OSError, KeyError, ValueError) as error:
+        raise RunError(
+            f"{file}, the latents to score, cannot be read: {error}; delete the record of the training unit to make them anew"
+        ) from error
+    sizes = _images(options).sizes if options.dataset == "arm" else (found.factors.max((0, 1)) + 1).tolist()
+    workers = options.workers or os.cpu_count() or 1
+    scores = []
+    for number, (member, whole) in enumerate(zip(members(options), running, strict=True)):
+        own = downstream(found.latents(number), options.score_train, sizes, workers) if whole else NO_SCORES
+        scores.append({**_setting(member, shared), **own})
+    return {"models": scores}
+
+
+NO_SCORES = {"shared_accuracy": None, "independent_accuracy": None, "whole_accuracy": None, "disentanglement": None}
+
+
+def _speeds(options: Options, workspace: Workspace) -> dict[str, Any]:
+    """Milliseconds a step and model of every method, in a stack of its own."""
+    images, milliseconds = _images(options), {}
+    for method in options.methods:
+        stack = [Member(method, seed) for seed in range(options.timed_models)]
+        source = _source(options, images, min(3, len(images.sizes)), len(stack), workspace.device)
+        training = _training(options, stack, source, list(range(len(stack))))
+        training.advance(min(BLOCK, 10))  # compiles, captures, warms up
+        milliseconds[method] = rounded(_timed(training, options.timed_steps, workspace.device) / len(stack))
+    return {"milliseconds": milliseconds, "models": options.timed_models, "batch_size": options.batch_size}
+
+
+def _timed(training: PairTraining, steps: int, device: torch.device) -> float:
+    """Milliseconds a step."""
+    _wait(device)
+    start, first = time.perf_counter(), training.step
+    while training.step < first + steps:
+        training.advance(min(first + steps, training.step + BLOCK))
+    _wait(device)
+    return 1000 * (time.perf_counter() - start) / steps
+
+
+def _wait(device: torch.device) -> None:
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def table(results: Results) -> list[Table]:
+    return pairs_tables.tables(results.records, results.options)
+
+
+def figure(results: Results) -> dict[str, Figure]:
+    return pairs_figure.figures(results.records, results.options)
+
+
+def run(options: Options, out: Path | None = None, engine: Engine | None = None, progress: Progress | None = None) -> Results:
+    return harness.run(sys.modules[__name__], options, out, engine, progress)
