@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch.nn.functional import conv2d, conv_transpose2d
 
-from diffurn.models.convolutions import StackedConvolution, StackedTransposedConvolution, Windows
+from diffurn.models.convolutions import StackedConvolution, StackedTransposedConvolution
 
 MODELS, BATCH, INPUTS, OUTPUTS = 2, 3, 5, 7
 
@@ -37,7 +37,7 @@ def _compare(outputs, expected, leaves):
 @pytest.mark.parametrize("kernel", [2, 4])
 @pytest.mark.parametrize("size", [2, 4, 8])
 def test_a_convolution_is_torchs_with_its_gradients(kernel, size):
-    layer, x = _randomised(StackedConvolution(MODELS, size, INPUTS, OUTPUTS, kernel)), _picture(size)
+    layer, x = _randomised(StackedConvolution(MODELS, INPUTS, OUTPUTS, kernel, relu=False)), _picture(size)
     expected = []
     for model in range(MODELS):
         weight = layer.weight[model].reshape(kernel, kernel, INPUTS, OUTPUTS).permute(3, 2, 0, 1)
@@ -48,7 +48,7 @@ def test_a_convolution_is_torchs_with_its_gradients(kernel, size):
 
 @pytest.mark.parametrize("size", [2, 4, 16])
 def test_a_transposed_convolution_is_torchs_with_its_gradients(size):
-    layer, x = _randomised(StackedTransposedConvolution(MODELS, size, INPUTS, OUTPUTS)), _picture(size // 2)
+    layer, x = _randomised(StackedTransposedConvolution(MODELS, INPUTS, OUTPUTS, relu=False)), _picture(size // 2)
     expected = []
     for model in range(MODELS):
         weight = layer.weight[model].reshape(INPUTS, 4, 4, OUTPUTS).permute(0, 3, 1, 2)
@@ -57,8 +57,16 @@ def test_a_transposed_convolution_is_torchs_with_its_gradients(size):
     _compare(layer(x), torch.stack(expected), [x, layer.weight, layer.bias])
 
 
-def test_impossible_windows_are_refused():
+def test_a_relu_follows_unless_it_is_left_out():
+    x = _picture(4)
+    for kind, extra in ((StackedConvolution, {"kernel": 2}), (StackedConvolution, {"kernel": 4}), (StackedTransposedConvolution, {})):
+        with_relu, without = (_randomised(kind(MODELS, INPUTS, OUTPUTS, relu=relu, **extra)) for relu in (True, False))
+        assert (without(x) < 0).any()
+        assert torch.equal(with_relu(x), without(x).relu())
+
+
+def test_impossible_layers_are_refused():
     with pytest.raises(ValueError, match="kernel is 3"):
-        Windows(8, 8, 3)
+        StackedConvolution(1, 1, 1, 3)
     with pytest.raises(ValueError, match="7 × 8 cannot be halved"):
-        Windows(7, 8, 4)
+        StackedConvolution(1, 1, 1, 4)(torch.zeros(1, 1, 7, 8, 1))

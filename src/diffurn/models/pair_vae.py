@@ -87,20 +87,20 @@ class PairVAE(nn.Module):
         flat, dense = math.prod(self.corner), 8 * channels
         self.convolutions = nn.ModuleList(
             [
-                StackedConvolution(models, height, colours, channels, kernel=4),
-                StackedConvolution(models, height // 2, channels, channels, kernel=4),
-                StackedConvolution(models, height // 4, channels, 2 * channels, kernel=2),
-                StackedConvolution(models, height // 8, 2 * channels, 2 * channels, kernel=2),
+                StackedConvolution(models, colours, channels, kernel=4),
+                StackedConvolution(models, channels, channels, kernel=4),
+                StackedConvolution(models, channels, 2 * channels, kernel=2),
+                StackedConvolution(models, 2 * channels, 2 * channels, kernel=2),
             ]
         )
         self.to_posterior = stacked_layers(models, (flat, dense, 2 * latent))
         self.from_latents = stacked_layers(models, (latent, dense, flat))
         self.transposed = nn.ModuleList(
             [
-                StackedTransposedConvolution(models, height // 8, 2 * channels, 2 * channels),
-                StackedTransposedConvolution(models, height // 4, 2 * channels, channels),
-                StackedTransposedConvolution(models, height // 2, channels, channels),
-                StackedTransposedConvolution(models, height, channels, colours),
+                StackedTransposedConvolution(models, 2 * channels, 2 * channels),
+                StackedTransposedConvolution(models, 2 * channels, channels),
+                StackedTransposedConvolution(models, channels, channels),
+                StackedTransposedConvolution(models, channels, colours, relu=False),
             ]
         )
         self.importance = StackedLinear(models, latent, 2)  # log ω of "independent" and "shared"; idle in models without an urn
@@ -118,21 +118,17 @@ class PairVAE(nn.Module):
     def _start(self, seeds: Sequence[int]) -> None:
         """Weights by Glorot's law, biases zero."""
         for number, layer in enumerate(self.modules()):
+            own_seeds = [1_000 * seed + number for seed in seeds]
             if isinstance(layer, StackedLinear):
-                fans = sum(layer.weight.shape[1:])
-            elif isinstance(layer, StackedConvolution):
-                fans = layer.weight.shape[1] + layer.windows.entries * layer.weight.shape[2]
-            elif isinstance(layer, StackedTransposedConvolution):
-                fans = layer.weight.shape[2] + layer.windows.entries * layer.weight.shape[1]
-            else:
-                continue
-            glorot_(layer.weight, [1_000 * seed + number for seed in seeds], fans)
+                glorot_(layer.weight, own_seeds)
+            elif isinstance(layer, (StackedConvolution, StackedTransposedConvolution)):
+                glorot_(layer.weight, own_seeds, layer.fans)
 
     def encode(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of q(z|x), each (S, N, d), for pictures (S, N, H, W, C)."""
         x = pictures.to(self.compute)
         for layer in self.convolutions:
-            x = torch.relu(layer(x))
+            x = layer(x)
         x = torch.relu(self.to_posterior[0](x.flatten(2)))
         mean, log_variance = self.to_posterior[1](x).to(self.importance.weight.dtype).chunk(2, -1)
         return mean, log_variance
@@ -142,10 +138,9 @@ class PairVAE(nn.Module):
         x = z.to(self.compute)
         for layer in self.from_latents:
             x = torch.relu(layer(x))
-        x = x.unflatten(-1, self.corner)
-        for layer in self.transposed[:-1]:
-            x = torch.relu(layer(x))
-        logits: Tensor = self.transposed[-1](x)
+        logits: Tensor = x.unflatten(-1, self.corner)
+        for layer in self.transposed:
+            logits = layer(logits)
         return logits.to(self.importance.weight.dtype)
 
     def posterior(self, pictures: Tensor) -> Posterior:
