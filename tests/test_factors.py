@@ -16,7 +16,7 @@ import torch
 from diffurn.data import images, stored
 from diffurn.data.arm import NAMES, SIZES, ArmScenes
 from diffurn.data.factors import load_factors
-from diffurn.data.stored import StoredImages, read_sprites
+from diffurn.data.stored import StoredImages, held, read_sprites
 
 SPRITES = (3, 2, 4)
 
@@ -250,3 +250,18 @@ def test_a_missing_downloader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(images.DATA_FOLDER, raising=False)
     with pytest.raises(ValueError, match=r"needs pooch: pip install 'diffurn\[experiments\]', or download"):
         load_factors("mpi3d_toy")
+
+
+def test_pictures_that_are_drawn_can_be_held_in_memory():
+    class Drawn:
+        name, names, sizes, shape = "drawn", ("one", "other"), (2, 3), (1, 2, 1)
+
+        def images(self, factors):
+            return (factors.float() / 5)[..., None, :, None]
+
+        def to(self, device):
+            return self
+
+    stored = held(Drawn(), "cpu", chunk=4)
+    factors = torch.cartesian_prod(torch.arange(2), torch.arange(3))
+    torch.testing.assert_close(stored.images(factors), Drawn().images(factors), rtol=0, atol=0.5 / 255)

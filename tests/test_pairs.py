@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 from diffurn.cli import app
 from diffurn.experiments import pairs
 from diffurn.experiments.harness import RunError
-from diffurn.experiments.pairs import Options, members, units
+from diffurn.experiments.pairs import Options, stacks, units
 from diffurn.experiments.pairs_training import PairTraining
 from diffurn.experiments.pictures import unpacked
 
@@ -51,13 +51,14 @@ def finished(tiny, tmp_path_factory):
 
 def test_training_comes_before_scoring(tiny):
     assert units(tiny) == ["train-s3", "train-srandom", "speed", "score-s3", "score-srandom"]
-    assert len(members(tiny)) == 8
+    assert {name: len(models) for name, models in stacks(tiny).items()} == {"s3": 8, "srandom": 8}
+    assert units(replace(tiny, together=True)) == ["train-all", "speed", "score-all"]
 
 
 def test_the_record_holds_every_model_with_its_course(finished, tiny):
     record = finished[1].records["train-s3"]
     assert record["factors"][0] == "object colour"
-    assert [(model["method"], model["seed"]) for model in record["models"]] == [tuple(member) for member in members(tiny)]
+    assert [(model["method"], model["shared"], model["seed"]) for model in record["models"]] == stacks(tiny)["s3"]
     for model in record["models"]:
         assert model["shared"] == 3
         assert model["stopped_after"] is None
@@ -102,13 +103,13 @@ def test_methods_share_start_pairs_and_noise_of_a_seed(finished):
 def test_scores_are_of_the_latents_that_training_kept(finished, tiny):
     out, results = finished
     scored = results.records["score-s3"]["models"]
-    assert [(model["method"], model["seed"]) for model in scored] == [tuple(member) for member in members(tiny)]
+    assert [(model["method"], model["shared"], model["seed"]) for model in scored] == stacks(tiny)["s3"]
     assert all(-1 <= model["whole_accuracy"] <= 1 for model in scored)
     with np.load(out / "files" / "train-s3" / "latents.npz") as kept:
         assert kept["means"].shape == (8, 90, 2, tiny.latent)
         assert (kept["independent"][:2].sum(-1) == 1).all()  # LabelVAE
         assert (kept["shared"].sum(-1) == 3).all()
-        assert ((kept["factors"][:, 0] == kept["factors"][:, 1]) == kept["shared"]).all()
+        assert ((kept["factors"][:, :, 0] == kept["factors"][:, :, 1]) == kept["shared"]).all()
 
 
 def test_speed_is_measured_for_every_method(finished):
@@ -152,12 +153,21 @@ def test_a_model_that_breaks_down_names_step_setting_and_checkpoint_and_the_othe
     monkeypatch.setattr(PairTraining, "advance", breaks)
     results = pairs.run(replace(tiny, shared=(3,), timed_models=0), tmp_path / "run")
     said = capfd.readouterr().err
-    assert "method='hypergeometric', seed=1) broke down between steps 0 and 6; its last good checkpoint is that of step 0" in said
+    assert "method='hypergeometric', shared=3, seed=1) broke down between steps 0 and 6; its last good checkpoint is that of step 0" in said
     broken, healthy = results.records["train-s3"]["models"][5], results.records["train-s3"]["models"][4]
     assert (broken["stopped_after"], broken["final"], broken["curve"]["step"]) == (6, None, [3])
     assert results.records["score-s3"]["models"][5]["whole_accuracy"] is None
     assert {**healthy, "pictures": None} == finished[1].records["train-s3"]["models"][4]
     assert pairs.table(results)
+
+
+def test_stacks_of_one_number_and_of_all_train_the_same_models(finished, tiny, tmp_path):
+    together = pairs.run(replace(tiny, together=True, timed_models=0), tmp_path / "run").records["train-all"]["models"]
+    apart = [model for name in ("train-s3", "train-srandom") for model in finished[1].records[name]["models"]]
+    for own, other in zip(together, apart, strict=True):
+        assert (own["method"], own["shared"], own["seed"]) == (other["method"], other["shared"], other["seed"])
+        assert own["curve"]["loss"] == pytest.approx(other["curve"]["loss"], rel=1e-5)
+        assert own["final"]["counts"].keys() == other["final"]["counts"].keys()
 
 
 def test_missing_latents_are_named(tiny, tmp_path):
@@ -200,10 +210,9 @@ def test_a_compiled_step_is_the_same_step(tiny):
     from diffurn.experiments.pairs import _images, _source, _training
 
     def parameters(options):
-        chosen = members(options)
-        training = _training(
-            options, chosen, _source(options, _images(options), 3, len(chosen), torch.device("cpu")), list(range(len(chosen)))
-        )
+        chosen = stacks(options)["s3"]
+        source = _source(options, _images(options), chosen, torch.device("cpu"))
+        training = _training(options, chosen, source, list(range(len(chosen))))
         training.advance(3)
         return [parameter.detach() for parameter in training.model.parameters()]
 

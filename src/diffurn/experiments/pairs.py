@@ -5,8 +5,8 @@ are arm scenes, drawn on the fly with the same factors, and Sprites can be given
 seed, the same for all methods; figures are of fresh pairs, the same for all models. There is no held-out part of the factor grid, as there
 is none in the paper's code base.
 
-All models with one s are one stack in one program, and one unit of work; a second unit scores their latents, without the device. Run it
-with ``diffurn reproduce pairs``.
+All models with one s, or with any (``--set together=true``, best on a GPU), are one stack in one program, and one unit of work; a second
+unit scores their latents, without the device. Run it with ``diffurn reproduce pairs``.
 """
 
 from __future__ import annotations
@@ -25,6 +25,7 @@ from matplotlib.figure import Figure
 
 from diffurn.data.factors import FactorImages, load_factors
 from diffurn.data.pairs import RANDOM, Sampler
+from diffurn.data.stored import held
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments import harness, pairs_figure, pairs_tables
 from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
@@ -59,6 +60,8 @@ class Options:
         evaluate_every: steps between two points of the training curves.
         test_pairs: fresh pairs for every figure.
         score_train: those of them that train the classifiers; the others test them.
+        together: models of all numbers of shared factors in one stack.
+        held: arm scenes are drawn once and kept, 12.7 GB, instead of every time anew: faster on a GPU, and rounded to bytes.
         timed_models: models in a stack of each method whose speed is measured; 0 leaves that out.
         timed_steps: how many steps of them are timed.
         half: networks compute in bfloat16 (on a GPU).
@@ -86,6 +89,8 @@ class Options:
     evaluate_every: int = 1_000
     test_pairs: int = 15_000
     score_train: int = 10_000
+    together: bool = False
+    held: bool = False
     timed_models: int = 0
     timed_steps: int = 200
     half: bool = True
@@ -128,25 +133,30 @@ class Options:
 
 
 class Member(NamedTuple):
-    """One model of the stack."""
+    """One model of a stack."""
 
     method: str
+    shared: int
     seed: int
-
-
-def members(options: Options) -> list[Member]:
-    return [Member(method, seed) for method in options.methods for seed in range(options.seeds)]
 
 
 def number_name(shared: int) -> str:
     return "srandom" if shared == RANDOM else f"s{shared}"
 
 
+def stacks(options: Options) -> dict[str, list[Member]]:
+    """The models that are trained side by side, by the names of the stacks."""
+    numbers = {"all": options.shared} if options.together else {number_name(shared): (shared,) for shared in options.shared}
+    return {
+        name: [Member(method, shared, seed) for shared in own for method in options.methods for seed in range(options.seeds)]
+        for name, own in numbers.items()
+    }
+
+
 def stages(options: Options) -> list[list[str]]:
     """Training first, and scores of what it left."""
-    numbers = [number_name(shared) for shared in options.shared]
     timed = ["speed"] if options.timed_models else []
-    return [[f"train-{number}" for number in numbers] + timed, [f"score-{number}" for number in numbers]]
+    return [[f"train-{name}" for name in stacks(options)] + timed, [f"score-{name}" for name in stacks(options)]]
 
 
 def units(options: Options) -> list[str]:
@@ -157,12 +167,11 @@ def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any
     if unit == "speed":
         with tensor_cores(workspace.device):
             return _speeds(options, workspace)
-    kind, _, number = unit.partition("-")
-    shared = next(shared for shared in options.shared if number_name(shared) == number)
+    kind, _, name = unit.partition("-")
     if kind == "score":
-        return _score(options, shared, workspace)
+        return _score(options, name, workspace)
     with tensor_cores(workspace.device):
-        return Study(options, shared, workspace).run()
+        return Study(options, name, workspace).run()
 
 
 def _images(options: Options) -> FactorImages:
@@ -172,11 +181,14 @@ def _images(options: Options) -> FactorImages:
         raise RunError(str(error)) from error
 
 
-def _source(options: Options, images: FactorImages, shared: int, models: int, device: torch.device) -> Source:
-    if shared > len(images.sizes):
-        raise RunError(f"shared is {shared}, but {options.dataset} has {len(images.sizes)} factors")
-    sizes, numbers = torch.tensor(images.sizes, device=device), torch.full((models,), shared, device=device)
-    return Source(images.to(device), sizes, numbers, options.sampler)
+def _source(options: Options, images: FactorImages, chosen: list[Member], device: torch.device) -> Source:
+    if (most := max(member.shared for member in chosen)) > len(images.sizes):
+        raise RunError(f"shared is {most}, but {options.dataset} has {len(images.sizes)} factors")
+    there = images.to(device)
+    if options.held and options.dataset == "arm":
+        there = held(there, device)
+    numbers = torch.tensor([member.shared for member in chosen], device=device)
+    return Source(there, torch.tensor(images.sizes, device=device), numbers, options.sampler)
 
 
 def _training(options: Options, chosen: list[Member], source: Source, seeds: list[int]) -> PairTraining:
@@ -191,24 +203,24 @@ def _training(options: Options, chosen: list[Member], source: Source, seeds: lis
     return PairTraining(model, source, draws, rates, annealings, options.compiled)
 
 
-class Study:
-    """The stack of one number of shared factors on its way: training and what was found so far."""
+def _seed(options: Options, shared: int, seed: int) -> int:
+    """Of one model's pairs and noise, the same for all methods; -1 for those of the test."""
+    return (options.seed * 1_009 + shared + 2) * 1_009 + seed + 2
 
-    def __init__(self, options: Options, shared: int, workspace: Workspace) -> None:
-        self.options, self.shared, self.workspace = options, shared, workspace
+
+class Study:
+    """A stack on its way: training and what was found so far."""
+
+    def __init__(self, options: Options, name: str, workspace: Workspace) -> None:
+        self.options, self.name, self.workspace = options, name, workspace
         self.clock = Clock(options.budget_seconds)
-        self.members = members(options)
-        images = _images(options)
-        source = _source(options, images, shared, len(self.members), workspace.device)
-        self.training = _training(options, self.members, source, [self._seed(member.seed) for member in self.members])
-        self.draws = test_draws(self.training, options.test_pairs, self._seed(-1), options.latent)
+        self.members = stacks(options)[name]
+        source = _source(options, _images(options), self.members, workspace.device)
+        self.training = _training(options, self.members, source, [_seed(options, member.shared, member.seed) for member in self.members])
+        self.draws = test_draws(self.training, options.test_pairs, _seed(options, RANDOM, -1), options.latent)
         fields = ("step", *Losses._fields)
         self.found: list[dict[str, Any]] = [{"stopped_after": None, "curve": {name: [] for name in fields}} for _ in self.members]
         self.saved_step = 0
-
-    def _seed(self, seed: int) -> int:
-        """Of one model's pairs and noise; -1 for those of the test."""
-        return (self.options.seed * 1_009 + self.shared + 2) * 1_009 + seed + 2
 
     def run(self) -> dict[str, Any]:
         if saved := self.workspace.load_checkpoint():
@@ -254,28 +266,30 @@ class Study:
         """Mean loss and k̂ of every method."""
         told: list[str] = []
         logged: dict[str, float] = {}
-        for method in self.options.methods:
-            curves = [found["curve"] for found, member in zip(self.found, self.members, strict=True) if member.method == method]
-            last = [(curve["loss"][-1], curve["independent"][-1]) for curve in curves if curve["step"]]
-            if last:
-                loss, independent = np.mean(last, 0)
-                told.append(f"{method} {loss:.1f} k {independent:.2f}")
-                logged |= {f"loss/{method}": loss, f"independent/{method}": independent}
+        for shared in dict.fromkeys(member.shared for member in self.members):
+            told.append(number_name(shared))
+            for method in self.options.methods:
+                chosen = [found for found, member in zip(self.found, self.members, strict=True) if member[:2] == (method, shared)]
+                last = [(found["curve"]["loss"][-1], found["curve"]["independent"][-1]) for found in chosen if found["curve"]["step"]]
+                if last:
+                    loss, independent = np.mean(last, 0)
+                    told.append(f"{method} {loss:.1f} k {independent:.2f}")
+                    logged |= {f"loss-{number_name(shared)}/{method}": loss, f"independent-{number_name(shared)}/{method}": independent}
         step = self.training.step
-        self.clock.tell(f"{number_name(self.shared)}, step {step}: {', '.join(told)}{self.clock.speed(step)}")
+        self.clock.tell(f"step {step}: {' '.join(told)}{self.clock.speed(step)}")
         if find_spec("tensorboard") is not None:  # nice to have, not needed
             self.workspace.scalars(step, **logged)
 
     def _models(self, findings: Findings) -> list[dict[str, Any]]:
         """Pictures are large, so they are kept of the first seed and one number of shared factors alone."""
-        pictured = self.shared == self.options.shared[len(self.options.shared) // 2]
-        pictures = pictures_of(self.training, self.draws) if pictured else None
+        pictured = self.options.shared[len(self.options.shared) // 2]
+        pictures = pictures_of(self.training, self.draws)
         models = []
         for number, (member, found) in enumerate(zip(self.members, self.found, strict=True)):
             whole = found["stopped_after"] is None
-            shown = pictures[number] if pictures and whole and member.seed == 0 else None
+            shown = pictures[number] if whole and member.seed == 0 and member.shared == pictured else None
             final = findings.finals[number] if whole else None
-            models.append({**_setting(member, self.shared), **found, "final": final, "pictures": shown})
+            models.append({**_setting(member), **found, "final": final, "pictures": shown})
         return models
 
     def _keep(self, findings: Findings) -> None:
@@ -284,11 +298,11 @@ class Study:
         np.savez_compressed(self.workspace.directory / LATENTS_FILE, running=running, **findings._asdict() | {"finals": []})
 
 
-def _setting(member: Member, shared: int) -> dict[str, Any]:
+def _setting(member: Member) -> dict[str, Any]:
     method = method_named(member.method)
     return {
         "method": member.method,
-        "shared": None if shared == RANDOM else shared,
+        "shared": None if member.shared == RANDOM else member.shared,
         "seed": member.seed,
         "learning_rate": method.learning_rate,
         "final_temperature": method.final_temperature,
@@ -296,22 +310,21 @@ def _setting(member: Member, shared: int) -> dict[str, Any]:
     }
 
 
-def _score(options: Options, shared: int, workspace: Workspace) -> dict[str, Any]:
-    file = workspace.directory.parent / f"train-{number_name(shared)}" / LATENTS_FILE
+def _score(options: Options, name: str, workspace: Workspace) -> dict[str, Any]:
+    file = workspace.directory.parent / f"train-{name}" / LATENTS_FILE
     try:
         with np.load(file) as content:
-            found = Findings(**{name: content[name] for name in Findings._fields})
+            found = Findings(**{field: content[field] for field in Findings._fields})
             running = content["running"].tolist()
     except (OSError, KeyError, ValueError) as error:
-        raise RunError(
-            f"{file}, the latents to score, cannot be read: {error}; delete the record of the training unit to make them anew"
-        ) from error
-    sizes = _images(options).sizes if options.dataset == "arm" else (found.factors.max((0, 1)) + 1).tolist()
+        advice = "delete the record of the training unit to make them anew"
+        raise RunError(f"{file}, the latents to score, cannot be read: {error}; {advice}") from error
+    sizes = (found.factors.max((0, 1, 2)) + 1).tolist()
     workers = options.workers or os.cpu_count() or 1
     scores = []
-    for number, (member, whole) in enumerate(zip(members(options), running, strict=True)):
+    for number, (member, whole) in enumerate(zip(stacks(options)[name], running, strict=True)):
         own = downstream(found.latents(number), options.score_train, sizes, workers) if whole else NO_SCORES
-        scores.append({**_setting(member, shared), **own})
+        scores.append({**_setting(member), **own})
     return {"models": scores}
 
 
@@ -322,8 +335,8 @@ def _speeds(options: Options, workspace: Workspace) -> dict[str, Any]:
     """Milliseconds a step and model of every method, in a stack of its own."""
     images, milliseconds = _images(options), {}
     for method in options.methods:
-        stack = [Member(method, seed) for seed in range(options.timed_models)]
-        source = _source(options, images, min(3, len(images.sizes)), len(stack), workspace.device)
+        stack = [Member(method, min(3, len(images.sizes)), seed) for seed in range(options.timed_models)]
+        source = _source(options, images, stack, workspace.device)
         training = _training(options, stack, source, list(range(len(stack))))
         training.advance(min(BLOCK, 10))  # compiles, captures, warms up
         milliseconds[method] = rounded(_timed(training, options.timed_steps, workspace.device) / len(stack))

@@ -22,13 +22,13 @@ TRAVERSED = (-2.0, 2.0, 7)  # from, to, steps
 
 
 class Findings(NamedTuple):
-    """Of a whole stack, on the same pairs for every model of the unit.
+    """Of a whole stack, on pairs that are the same for all models with one number of shared factors.
 
     Attributes:
         finals: the field `final` of every model's record.
         means, log_variances: of both views, (S, N, 2, d), half precision.
         independent: (S, N, d), bool.
-        factors: (N, 2, F); shared: (N, F), bool.
+        factors: of each model's pairs, (S, N, 2, F); shared: (S, N, F), bool.
     """
 
     finals: list[dict[str, Any]]
@@ -39,7 +39,7 @@ class Findings(NamedTuple):
     shared: np.ndarray
 
     def latents(self, model: int) -> Latents:
-        return Latents(self.means[model], self.log_variances[model], self.independent[model], self.factors, self.shared)
+        return Latents(self.means[model], self.log_variances[model], self.independent[model], self.factors[model], self.shared[model])
 
 
 def test_draws(training: PairTraining, pairs: int, seed: int, latent: int) -> Draws:
@@ -90,13 +90,12 @@ def evaluate(training: PairTraining, draws: Draws, chunk: int = 256) -> Findings
         if batch.start < PROFILE_PAIRS:
             profiles.append(model.profile(batch.pictures, batch.draws.normal))
         halves = [values.transpose(1, 2).half().cpu().numpy() for values in own]
-        pairs = batch.pairs.factors[0].to(torch.uint8).cpu().numpy(), batch.pairs.shared[0].cpu().numpy()
+        pairs = batch.pairs.factors.to(torch.uint8).cpu().numpy(), batch.pairs.shared.cpu().numpy()
         rows.append((*halves, independent.round().bool().cpu().numpy(), *pairs))
-    means, log_variances, chosen = (np.concatenate([row[place] for row in rows], 1) for place in range(3))
-    factors, shared = (np.concatenate([row[place] for row in rows]) for place in (3, 4))
+    means, log_variances, chosen, factors, shared = (np.concatenate(parts, 1) for parts in zip(*rows, strict=True))
     active = (torch.stack(costs).mean(0) > ACTIVE_NATS).sum(-1).tolist()
     common = zip(torch.stack(losses).mean(0).tolist(), active, torch.stack(profiles).mean(0).tolist(), strict=True)
-    finals = [_final(*numbers, chosen[number], shared) for number, numbers in zip(range(models), common, strict=True)]
+    finals = [_final(*numbers, chosen[number], shared[number]) for number, numbers in zip(range(models), common, strict=True)]
     return Findings(finals, means, log_variances, chosen, factors, shared)
 
 

@@ -32,23 +32,23 @@ from torch.library import custom_op
 # One stage reads through the first-level cache, where neighbouring windows meet; more stages load ahead, past that cache.
 TO_PLACES: dict[Any, dict[str, Any]] = {
     (3, 32): {"ROWS": 128, "INNER": 64, "num_warps": 4, "num_stages": 1},
-    (32, 32): {"ROWS": 128, "INNER": 64, "num_warps": 4, "num_stages": 3},
+    (32, 32): {"ROWS": 128, "INNER": 32, "num_warps": 4, "num_stages": 4},
     (32, 64): {"ROWS": 128, "INNER": 64, "num_warps": 4, "num_stages": 3},
     (64, 64): {"ROWS": 64, "INNER": 64, "num_warps": 4, "num_stages": 3},
     None: {"ROWS": 64, "INNER": 32, "num_warps": 4, "num_stages": 2},
 }
 TO_PICTURE: dict[Any, dict[str, Any]] = {
-    (3, 32): {"ROWS": 256, "INNER": 32, "TOGETHER": True, "num_warps": 8, "num_stages": 3},
-    (32, 32): {"ROWS": 128, "INNER": 64, "TOGETHER": False, "num_warps": 4, "num_stages": 3},
-    (32, 64): {"ROWS": 128, "INNER": 64, "TOGETHER": False, "num_warps": 4, "num_stages": 3},
+    (3, 32): {"ROWS": 256, "INNER": 32, "TOGETHER": True, "num_warps": 8, "num_stages": 1},
+    (32, 32): {"ROWS": 128, "INNER": 32, "TOGETHER": False, "num_warps": 4, "num_stages": 4},
+    (32, 64): {"ROWS": 128, "INNER": 64, "TOGETHER": True, "num_warps": 8, "num_stages": 3},
     (64, 64): {"ROWS": 64, "INNER": 64, "TOGETHER": False, "num_warps": 4, "num_stages": 3},
     None: {"ROWS": 64, "INNER": 32, "TOGETHER": False, "num_warps": 4, "num_stages": 2},
 }
 OF_WEIGHTS: dict[Any, dict[str, Any]] = {
-    (3, 32): {"ROWS": 64, "COLUMNS": 64, "PART": 2048, "num_warps": 4, "num_stages": 2},
+    (3, 32): {"ROWS": 128, "COLUMNS": 64, "PART": 2048, "num_warps": 4, "num_stages": 1},
     (32, 32): {"ROWS": 64, "COLUMNS": 128, "PART": 2048, "num_warps": 4, "num_stages": 3},
     (32, 64): {"ROWS": 64, "COLUMNS": 128, "PART": 1024, "num_warps": 4, "num_stages": 3},
-    (64, 64): {"ROWS": 64, "COLUMNS": 128, "PART": 1024, "num_warps": 4, "num_stages": 3},
+    (64, 64): {"ROWS": 64, "COLUMNS": 128, "PART": 512, "num_warps": 4, "num_stages": 3},
     None: {"ROWS": 32, "COLUMNS": 64, "PART": 1024, "num_warps": 4, "num_stages": 2},
 }
 GATED_ROWS, GATED_PART = 64, 1024

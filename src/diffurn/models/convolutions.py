@@ -1,6 +1,6 @@
 """Convolutions of many small networks as one program: S models side by side, which never meet.
 
-Pictures are channels-last, ``(S, B, H, W, C)``. Kernels are 4 × 4, with a border of one zero around the picture, or 2 × 2, all with stride 2.
+Pictures are channels-last, ``(S, B, H, W, C)``. Kernels are 4 × 4, with a border of one zero around the picture, or 2 × 2; the stride is 2.
 Libraries are slow at convolutions of few channels in many groups: on CUDA devices kernels of our own do the work
 (`diffurn.models.convolution_kernels`, where Triton is installed), elsewhere torch's convolutions, one model after another.
 """
