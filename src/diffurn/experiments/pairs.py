@@ -120,15 +120,15 @@ class Options:
     def quick(cls) -> Options:
         return cls(
             shared=(1, 5),
-            methods=("label-lr1e-3", "ada-lr1e-3", "hypergeometric-log1p-once-lr1e-3-tau0.5"),
+            methods=("label-lr1e-3", "ada-lr1e-3", "hypergeometric-covariance-log1p-once-lr1e-3-detached"),
             seeds=1,
-            steps=1_000,
+            steps=600,
             batch_size=16,
             channels=8,
-            annealing_steps=500,
+            annealing_steps=300,
             evaluate_every=100,
-            test_pairs=1_500,
-            score_train=1_000,
+            test_pairs=1_200,
+            score_train=800,
         )
 
 
