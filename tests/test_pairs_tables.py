@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from scipy.stats import hypergeom
 
 from diffurn.experiments.pairs_figure import figures
-from diffurn.experiments.pairs_tables import ablations, joined, plain_number, shown, tables
+from diffurn.experiments.pairs_records import ablations, joined, plain_number, shown
+from diffurn.experiments.pairs_tables import tables
 from diffurn.experiments.pictures import packed, unpacked
 from diffurn.experiments.tables import Table, text
 

@@ -14,7 +14,7 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from diffurn.experiments.clustering_figure import COLOURS
-from diffurn.experiments.pairs_tables import (
+from diffurn.experiments.pairs_records import (
     VARIED,
     Ablation,
     Model,
