@@ -6,7 +6,7 @@ BIN       := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format types bench clean
+.PHONY: help demo test test-slow lint format types docs bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
@@ -14,7 +14,7 @@ help: ## list the commands
 # Debian ships Python without ensurepip: there the outer pip installs the inner one.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; }
-	$(BIN)/python -m pip install --editable '.[dev,experiments]' --constraint constraints.txt
+	$(BIN)/python -m pip install --editable '.[dev,experiments,interop]' --constraint constraints.txt
 	@touch $@
 
 demo: $(INSTALLED) ## learn who got a place in the Titanic's boats; figure in build/demo
@@ -37,6 +37,14 @@ format: $(INSTALLED) ## repair style and formatting
 
 types: $(INSTALLED) ## check the types of the library
 	$(BIN)/mypy
+
+# Only the site needs Sphinx and a kernel for notebooks.
+.venv/.docs: $(INSTALLED)
+	$(BIN)/python -m pip install --editable '.[docs]' --constraint constraints.txt
+	@touch $@
+
+docs: .venv/.docs ## build the site in build/docs/html: examples executed, warnings are errors
+	$(BIN)/python -m sphinx -W --keep-going -b html -d build/docs/doctrees docs build/docs/html
 
 bench: $(INSTALLED) ## time the library
 	$(BIN)/python -m pytest benchmarks --benchmark-enable --benchmark-columns=median,iqr,ops,rounds

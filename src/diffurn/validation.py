@@ -16,12 +16,19 @@ def as_float_tensor(name: str, value: Any) -> Tensor:
 
 
 def _as_numbers(name: str, value: Any, device: torch.device | None, kind: str) -> Tensor:
-    if not getattr(getattr(value, "flags", None), "writeable", True):
-        value = value.copy()  # read-only NumPy arrays, as pandas hands them out; torch would warn
-    tensor = torch.as_tensor(value, device=device)
+    tensor = torch.as_tensor(usable_array(value), device=device)
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueError(f"{name} has dtype {tensor.dtype}; it must be {kind}")
     return tensor
+
+
+def usable_array(value: Any) -> Any:
+    """What torch cannot take of NumPy is copied: read-only arrays, as pandas hands them out, reversed ones and foreign byte orders."""
+    if not hasattr(value, "strides"):  # no array
+        return value
+    if not value.dtype.isnative:
+        return value.astype(value.dtype.newbyteorder("="))
+    return value if value.flags.writeable and min(value.strides, default=0) >= 0 else value.copy()
 
 
 def as_counts(name: str, value: Any, device: torch.device) -> Tensor:

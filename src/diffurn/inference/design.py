@@ -91,8 +91,8 @@ def check_identified(sample: Sample, names: tuple[str, ...]) -> None:
     products = gram(sample)
     scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
     assert sample.features is not None
-    size = sample.features.abs().amax((1, 2)) * sample.frequencies.sum(-1, keepdim=True).sqrt()
-    constant = (scale <= 1e-9 * size) | (scale == 0)
+    (squares,) = sample.summed((sample.frequencies[..., None, None] * sample.features.square()).sum((1, 2)))
+    constant = (scale <= 1e-9 * squares.sqrt()) | (scale == 0)
     for k, name in enumerate(names):
         if bool(constant[:, k].any()):
             raise ValueError(f"covariates column {name!r} has one value for all groups of a row, in every row; it cancels, leave it out")

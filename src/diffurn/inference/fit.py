@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 
@@ -14,8 +14,13 @@ from diffurn.inference.likelihood import LAWS, Progress
 from diffurn.inference.newton import Objective
 from diffurn.inference.penalties import penalty_of
 from diffurn.inference.result import FitResult
+from diffurn.inference.sample import Sample
+from diffurn.inference.shards import read_together
 from diffurn.inference.solution import solve_features, solve_groups
-from diffurn.inference.tables import find_group, read_table
+from diffurn.inference.tables import Table, find_group, read_table
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 def fit(
@@ -33,6 +38,7 @@ def fit(
     penalty: str | None = None,
     ridge: float = 1.0,
     progress: Progress | None = None,
+    process_group: ProcessGroup | None = None,
 ) -> FitResult:
     r"""How much more readily was a ball of one group taken than a ball of another? The maximum-likelihood estimate of ω from counts,
 
@@ -65,6 +71,9 @@ def fit(
         penalty: ``"ridge"`` or ``"firth"`` (half the log-determinant of the information: finite estimates with less bias).
         ridge: λ of the ridge penalty ½ λ ‖centred log ω‖², or ½ λ ‖β‖².
         progress: called as ``progress(done, total)`` while the rows are worked off, anew in each pass over them.
+        process_group: of `torch.distributed`, if the rows are spread over its processes: each passes its own rows, at least one, and all
+            else alike, and gets the result for all rows. Any one of them may then print a `FitResult.summary`; what needs the rows again
+            (profile intervals, tests of infinite estimates, ``result[i]`` of a batch) all must ask for together.
 
     Example:
         Who got a place in the Titanic's boats? (first, second, third class, crew: 711 of 2,201 people survived)
@@ -76,28 +85,55 @@ def fit(
         >>> print(f"{result.log_likelihood:.3f}")
         -8.988
     """
-    _check_options(model, level, interval, penalty, ridge)
-    table = read_table(counts, group_sizes, frequencies, groups)
-    anchor = find_group(reference, table.groups)
-    sample = table.sample
-    coefficient_names = table.groups
+    options = {"model": model, "level": level, "interval": interval, "penalty": penalty, "ridge": ridge}
+
+    def read() -> _Data:
+        _check_options(model, level, interval, penalty, ridge)
+        return _Data.of(read_table(counts, group_sizes, frequencies, groups), covariates, names, reference)
+
+    data = read_together(process_group, read, lambda data: {**data.described, **options})
+    sample, anchor = replace(data.sample, process_group=process_group), data.reference
     if covariates is not None:
-        if reference is not None:
-            raise ValueError("reference names a group with ω = 1, but with covariates no group has a weight of its own; leave it out")
-        features, coefficient_names = read_features(covariates, names, table)
-        sample = replace(sample, features=features)
-        check_identified(sample, coefficient_names)
-    elif names is not None:
-        raise ValueError("names are those of covariates, but there are none; name the groups with groups=")
+        check_identified(sample, data.names)
     elif anchor is not None and bool(sample.absent[:, anchor].all()):
-        raise ValueError(f"reference {table.groups[anchor]!r} has no ball in any row; choose a group that has")
+        raise ValueError(f"reference {data.names[anchor]!r} has no ball in any row; choose a group that has")
     law = LAWS[model]
     merged = sample.merged(law.averages)
     gauge = sample.counts.new_zeros(len(sample.counts), sample.parameters, sample.parameters)
     objective = Objective(law, merged, gauge, penalty_of(penalty, ridge), progress)
     with torch.no_grad():
         solution = solve_groups(objective) if covariates is None else solve_features(objective)
-        return FitResult.of(solution, table, sample, coefficient_names, anchor, level, interval)
+        result = FitResult.of(solution, data.table, sample, data.names, anchor, level, interval)
+    if process_group is not None:
+        result.see_all_rows()
+    return result
+
+
+class _Data(NamedTuple):
+    """What a process has been given: its rows, with features if there are covariates, and the names of the coefficients."""
+
+    table: Table
+    sample: Sample
+    names: tuple[str, ...]
+    reference: int | None
+
+    @classmethod
+    def of(cls, table: Table, covariates: Any, names: Sequence[str] | None, reference: str | int | None) -> _Data:
+        anchor = find_group(reference, table.groups)
+        if covariates is None:
+            if names is not None:
+                raise ValueError("names are those of covariates, but there are none; name the groups with groups=")
+            return cls(table, table.sample, table.groups, anchor)
+        if reference is not None:
+            raise ValueError("reference names a group with ω = 1, but with covariates no group has a weight of its own; leave it out")
+        features, columns = read_features(covariates, names, table)
+        return cls(table, replace(table.sample, features=features), columns, None)
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """What does not differ between processes that have rows of the same data sets."""
+        shape, groups, names, reference = tuple(self.table.batch_shape), self.table.groups, self.names, self.reference
+        return {"the batch of data sets": shape, "groups": groups, "the coefficients": names, "reference": reference}
 
 
 def _check_options(model: str, level: float, interval: str, penalty: str | None, ridge: float) -> None:

@@ -103,7 +103,7 @@ def evaluate(law: Law, sample: Sample, coefficients: Tensor, progress: Progress 
         information[some] += (frequencies @ curvature.flatten(-2)).reshape(-1, p, p)
         if progress is not None:
             progress(some.start * rows + (some.stop - some.start) * part.stop, sets * rows)
-    return Evaluation(value, score, information)
+    return Evaluation(*sample.summed(value, score, information))
 
 
 def tiles(sets: int, rows: int, work: int, device: torch.device) -> list[tuple[slice, slice]]:
@@ -123,4 +123,4 @@ def central_log_likelihood(sample: Sample) -> Tensor:
     log_odds = torch.log((draws + 0.5) / (total - draws + 0.5))
     per_row = exact.binomial_log_pmf(sample.counts, sample.group_sizes, log_odds.unsqueeze(-1)).sum(-1)
     per_row = per_row - exact.binomial_log_pmf(draws, total, log_odds)
-    return sample.constant + (sample.frequencies * per_row).sum(-1)
+    return sample.summed(sample.constant + (sample.frequencies * per_row).sum(-1))[0]

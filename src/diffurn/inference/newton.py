@@ -93,7 +93,7 @@ def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Opti
     The Newton decrement, score · step, is twice what the step can still gain. Once it is below 1e-18 per ball the step is taken without
     evaluating again: value and curvature then are those of a point closer than 1e-9 (in the units above) to the reported one.
     """
-    tolerance = _LAST_STEP * (objective.sample.frequencies * objective.sample.draws).sum(-1).clamp(min=1)
+    tolerance = _LAST_STEP * objective.sample.totals[0].sum(-1).clamp(min=1)
     coefficients, evaluation = start.clone(), objective.at(start)
     step = newton_step(evaluation, objective.gauge)
     length, count = torch.ones_like(tolerance), torch.zeros_like(tolerance, dtype=torch.int64)

@@ -20,8 +20,8 @@ def notes_on(solution: Solution, groups: tuple[str, ...], names: tuple[str, ...]
     blocks = _blocks(here, reach)
     if len(blocks) == 1:
         return notes
-    weight = sample.frequencies[0].unsqueeze(-1)
-    drawn, left = ((weight * x[0]).sum(0).tolist() for x in (sample.counts, sample.group_sizes - sample.counts))
+    taken, available = sample.totals
+    drawn, left = taken[0].tolist(), (available - taken)[0].tolist()
     for block in blocks:
         listed = _listed([groups[j] for j in block])
         above = [k for k in here if k not in block and reach[k][block[0]]]

@@ -62,7 +62,7 @@ def _slope_of_trace(objective: Objective, coefficients: Tensor, fixed: Tensor) -
             covariance = exact.covariance(log_weights, sizes, draws)
             trace = (frequencies * (weights * covariance).sum((-1, -2))).sum()
             slope[some] += torch.autograd.grad(trace, beta)[0]
-    return slope
+    return sample.summed(slope)[0]
 
 
 def penalty_of(name: str | None, ridge: float) -> Penalty | None:

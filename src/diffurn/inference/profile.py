@@ -41,7 +41,7 @@ class Questions:
 
 def ask(solution: Solution, data_sets: Tensor, contrast: Tensor, finite: Tensor) -> list[tuple[Tensor, Questions]]:
     """Questions about combinations ``(Q, p)`` in given data sets ``(Q,)``, in batches of one kind, each with its positions among all."""
-    split = (solution.labels != 0).flatten(1).any(-1)[data_sets]
+    split = solution.split[data_sets]
     kinds = [(~split, _as_it_is)]
     if solution.blocks is not None:
         kinds += [(split, _with_blocks)]

@@ -25,7 +25,7 @@ def gram(sample: Sample) -> Tensor:
     average = (present * sample.features).sum(-2, keepdim=True) / present.sum(-2, keepdim=True).clamp(min=1)
     centred = (present * (sample.features - average)).flatten(1, 2)
     weight = sample.frequencies.repeat_interleave(sample.features.shape[-2], 1).unsqueeze(-1)
-    return centred.mT @ (weight * centred)
+    return sample.summed(centred.mT @ (weight * centred))[0]
 
 
 def scales(sample: Sample) -> Tensor:
@@ -67,7 +67,8 @@ def separates(sample: Sample, direction: Tensor, tolerance: float) -> Tensor:
     present = (sample.group_sizes > 0) & happened
     highest, lowest = (torch.where(present, sign * values, -torch.inf).amax(-1) for sign in (1, -1))
     rises = sample.undetermined & (highest + lowest > tolerance * scale)
-    return never_falls.all(-1) & rises.any(-1)
+    falling, rising = sample.summed((~never_falls).sum(-1), rises.sum(-1))
+    return (falling == 0) & (rising > 0)
 
 
 def refined(labels: Tensor, sample: Sample, direction: Tensor) -> Tensor:

@@ -87,7 +87,7 @@ class FitResult:
         """The report on a solution, whose objective holds the sample with its rows merged."""
         reported = report(solution, reference)
         lower, upper = interval_of(solution, reported, level, interval)
-        weight = sample.frequencies.unsqueeze(-1)
+        (rows,), (drawn, _) = sample.summed(sample.frequencies.sum(-1)), sample.totals
         shape = table.batch_shape
 
         def shaped(tensor: Tensor) -> Tensor:
@@ -110,9 +110,9 @@ class FitResult:
             parameters=shaped(solution.free_parameters),
             iterations=shaped(solution.optimum.iterations),
             converged=shaped(solution.optimum.converged),
-            rows=shaped(sample.frequencies.sum(-1).to(torch.int64)),
-            draws=shaped((weight * sample.counts).sum((-1, -2)).to(torch.int64)),
-            observed=shaped((weight * sample.counts).sum(1)),
+            rows=shaped(rows.to(torch.int64)),
+            draws=shaped(drawn.sum(-1).to(torch.int64)),
+            observed=shaped(drawn),
             solution=solution,
             sample=sample,
             reported=reported,
@@ -162,6 +162,10 @@ class FitResult:
         with torch.no_grad():
             return self._shaped(p_values(self.solution, self.reported))
 
+    def see_all_rows(self) -> None:
+        """Works out at once what a summary and a figure show, while all processes that have rows are at hand."""
+        _ = self.expected, self.p_values, self._goodness_of_fit
+
     def _shaped(self, tensor: Tensor) -> Tensor:
         return tensor.reshape(self.batch_shape + tensor.shape[1:])
 
@@ -193,6 +197,10 @@ class FitResult:
 
     def goodness_of_fit(self) -> GoodnessOfFit:
         """Pearson's statistic. A dispersion well above one says that rows differ by more than chance, and standard errors are too small."""
+        return self._goodness_of_fit
+
+    @cached_property
+    def _goodness_of_fit(self) -> GoodnessOfFit:
         solution = self.solution
         with torch.no_grad():
             fit = pearson(solution.objective.law, solution.limit(self.sample), solution.optimum.coefficients, solution.finite_parameters)

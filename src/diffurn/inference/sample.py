@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
 from diffurn import exact
+from diffurn.inference.shards import summed_over_processes
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
 
 
 @dataclass(frozen=True)
@@ -20,6 +26,7 @@ class Sample:
         frequencies: how often each row occurred, shape ``(D, R)``.
         features: of each ball's group, shape ``(D, R, c, p)``; None if every group has a weight of its own.
         constant: what averaging rows took out of the log-likelihood, shape ``(D,)``.
+        process_group: those who have more rows of the same data sets; None if nobody has. What is summed over rows has to be `summed`.
     """
 
     counts: Tensor
@@ -27,6 +34,11 @@ class Sample:
     frequencies: Tensor
     features: Tensor | None
     constant: Tensor
+    process_group: ProcessGroup | None = None
+
+    def summed(self, *parts: Tensor) -> tuple[Tensor, ...]:
+        """Sums over the rows in this process as sums over all rows; every process must ask for the same."""
+        return parts if self.process_group is None else summed_over_processes(self.process_group, parts)
 
     @property
     def parameters(self) -> int:
@@ -42,10 +54,17 @@ class Sample:
         competing = (self.group_sizes > 0).sum(-1) > 1
         return competing & (self.frequencies > 0) & (self.draws > 0) & (self.draws < self.group_sizes.sum(-1))
 
+    @cached_property
+    def totals(self) -> tuple[Tensor, Tensor]:
+        """Balls that were drawn and balls that were available, of each group in all rows, ``(D, c)`` each."""
+        weight = self.frequencies.unsqueeze(-1)
+        drawn, available = self.summed((weight * self.counts).sum(1), (weight * self.group_sizes).sum(1))
+        return drawn, available
+
     @property
     def absent(self) -> Tensor:
         """Groups without a ball in any row, ``(D, c)``."""
-        return ~((self.group_sizes > 0) & (self.frequencies > 0).unsqueeze(-1)).any(1)
+        return self.totals[1] == 0
 
     def pick(self, data_sets: Tensor) -> Sample:
         """Some of the data sets, repeated if asked for more than once."""
@@ -53,7 +72,7 @@ class Sample:
         counts, sizes, frequencies, constant = (
             _taken(x, data_sets) for x in (self.counts, self.group_sizes, self.frequencies, self.constant)
         )
-        return Sample(counts, sizes, frequencies, features, constant)
+        return Sample(counts, sizes, frequencies, features, constant, self.process_group)
 
     def pick_rows(self, rows: Tensor) -> Sample:
         features = None if self.features is None else self.features[:, rows]
@@ -71,7 +90,7 @@ class Sample:
         member = labels.unsqueeze(-2) == torch.arange(groups, device=labels.device).unsqueeze(-1)
         counts, sizes = (torch.where(member, x.unsqueeze(-2), 0.0).flatten(1, 2) for x in (self.counts, self.group_sizes))
         features = None if self.features is None else self.features.unsqueeze(2).expand(-1, -1, groups, -1, -1).flatten(1, 2)
-        whole = Sample(counts, sizes, self.frequencies.repeat_interleave(groups, 1), features, self.constant)
+        whole = Sample(counts, sizes, self.frequencies.repeat_interleave(groups, 1), features, self.constant, self.process_group)
         matters = whole.undetermined.any(0)
         matters[0] = True  # a sample has at least one row
         return whole.pick_rows(matters)
@@ -91,7 +110,7 @@ class Sample:
         sizes = self.group_sizes[:, first]
         counts = torch.where(frequencies > 0, counts, self.counts[:, first])
         constant = self.constant + self._coefficients() - Sample(counts, sizes, frequencies[..., 0], None, self.constant)._coefficients()
-        return Sample(counts, sizes, frequencies[..., 0], None, constant)
+        return Sample(counts, sizes, frequencies[..., 0], None, constant, self.process_group)
 
     def _coefficients(self) -> Tensor:
         """Σ f log C(m, x) up to a term that depends on m and n alone, ``(D,)``; at the odds of n in Σm nothing large is involved."""

@@ -26,21 +26,21 @@ def closure(arrows: Tensor) -> Tensor:
     return reach > 0
 
 
-def _arrows(source: Tensor, target: Tensor) -> Tensor:
+def _arrows(sample: Sample, source: Tensor, target: Tensor) -> Tensor:
     """j → k if in some row j has `source` and k has `target`, both ``(D, R, c)``."""
-    return source.float().mT @ target.float() > 0
+    return sample.summed(source.float().mT @ target.float())[0] > 0
 
 
 def preferences(sample: Sample) -> Tensor:
     """j → k if in some row a ball of j was taken while one of k was left, ``(D, c, c)``."""
     happened = (sample.frequencies > 0).unsqueeze(-1)
-    return _arrows((sample.counts > 0) & happened, (sample.counts < sample.group_sizes) & happened)
+    return _arrows(sample, (sample.counts > 0) & happened, (sample.counts < sample.group_sizes) & happened)
 
 
 def meetings(sample: Sample) -> Tensor:
     """j → k if both were in the urn in a row in which not everything was drawn, ``(D, c, c)``: comparable, given a penalty."""
     present = (sample.group_sizes > 0) & sample.undetermined.unsqueeze(-1)
-    return _arrows(present, present)
+    return _arrows(sample, present, present)
 
 
 @dataclass(frozen=True)
@@ -91,7 +91,7 @@ class Blocks:
 
 def main_block(blocks: Blocks, sample: Sample) -> Tensor:
     """The groups against which a centred fit measures, ``(D, c)``: the block of most groups, among equals that of most draws."""
-    drawn = (sample.frequencies.unsqueeze(-1) * sample.counts).sum(1)
+    drawn, _ = sample.totals
     same = blocks.same & ~sample.absent.unsqueeze(-1) & ~sample.absent.unsqueeze(-2)
     members, draws = same.sum(-1).double(), (same.double() @ drawn.unsqueeze(-1)).squeeze(-1)
     most = members == members.amax(-1, keepdim=True)

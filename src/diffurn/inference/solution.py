@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -73,6 +74,12 @@ class Solution:
         together = Blocks.of(meetings(sample)).labels
         return sample.counts.shape[-1] - (together == torch.arange(together.shape[-1], device=together.device)).sum(-1)
 
+    @cached_property
+    def split(self) -> Tensor:
+        """Data sets whose maximum lies at infinity, ``(D,)``."""
+        (rows,) = self.objective.sample.summed((self.labels != 0).any(-1).sum(-1))
+        return rows > 0
+
     @property
     def finite_parameters(self) -> Tensor:
         """Those of the limit law, ``(D,)``."""
@@ -80,7 +87,7 @@ class Solution:
 
     def limit(self, sample: Sample) -> Sample:
         """The rows of a sample as the limit law has them."""
-        return sample if bool((self.labels == self.labels[..., :1]).all()) else sample.split(self.labels)
+        return sample.split(self.labels) if bool(self.split.any()) else sample
 
 
 def solve_groups(objective: Objective) -> Solution:

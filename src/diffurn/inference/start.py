@@ -22,10 +22,12 @@ def starting_point(objective: Objective) -> Tensor:
     start = sample.counts.new_zeros(len(sample.counts), sample.parameters) if sample.features is not None else _observed_log_odds(sample)
     start = start - (objective.gauge @ start.unsqueeze(-1)).squeeze(-1)
     rows = sample.counts.shape[1]
-    if rows < MANY_ROWS:
+    (all_rows,) = sample.summed(torch.tensor(rows, device=start.device))
+    if all_rows < MANY_ROWS:
         return start
     # drawn at random, since rows may come in a rhythm; from a generator of its own, so that a fit never moves the user's
-    chosen = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:SUBSAMPLE].to(start.device)
+    share = max(1, SUBSAMPLE * rows // int(all_rows))
+    chosen = torch.randperm(rows, generator=torch.Generator().manual_seed(0))[:share].to(start.device)
     part = replace(objective, sample=sample.pick_rows(chosen), progress=None)
     optimum = maximise(part, start, iterations=_ITERATIONS)
     usable = optimum.converged
@@ -39,4 +41,5 @@ def _observed_log_odds(sample: Sample) -> Tensor:
     weight = sample.group_sizes * sample.frequencies.unsqueeze(-1)
     log_odds = torch.log((sample.counts + 0.5) / (sample.group_sizes - sample.counts + 0.5))
     row = (weight * log_odds).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True).clamp(min=1)
-    return (weight * (log_odds - row)).sum(1) / weight.sum(1).clamp(min=1)
+    surplus, balls = sample.summed((weight * (log_odds - row)).sum(1), weight.sum(1))
+    return surplus / balls.clamp(min=1)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Integral
 from typing import Any
 
 import torch
@@ -123,6 +124,6 @@ def find_group(name: str | int | None, groups: tuple[str, ...]) -> int | None:
         return None
     if isinstance(name, str) and name in groups:
         return groups.index(name)
-    if isinstance(name, int) and not isinstance(name, bool) and -len(groups) <= name < len(groups):
-        return name % len(groups)
+    if isinstance(name, Integral) and not isinstance(name, bool) and -len(groups) <= int(name) < len(groups):  # NumPy's integers as well
+        return int(name) % len(groups)
     raise ValueError(f"reference {name!r} is not a group; the groups are {', '.join(groups)} (or an index below {len(groups)})")

@@ -42,7 +42,7 @@ def expected_surplus(law: Law, sample: Sample, coefficients: Tensor) -> Tensor:
         mean = law.mean(*_urns(sample, coefficients, some, part))
         weight = torch.where(sample.undetermined[some, part], sample.frequencies[some, part], 0.0)
         surplus[some] += (weight.unsqueeze(-2) @ (mean - sample.counts[some, part])).squeeze(-2)
-    return surplus
+    return sample.summed(surplus)[0]
 
 
 def pearson(law: Law, sample: Sample, coefficients: Tensor, parameters: Tensor) -> GoodnessOfFit:
@@ -62,6 +62,7 @@ def pearson(law: Law, sample: Sample, coefficients: Tensor, parameters: Tensor) 
         solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(-1) / scale.squeeze(-1)
         statistic[some] += (frequencies * (deviation * solved).sum(-1)).sum(-1)
         rank[some] += (frequencies * torch.where(free, ones.sum(-1) - 1, 0.0)).sum(-1)
+    statistic, rank = sample.summed(statistic, rank)
     degrees = (rank - parameters).clamp(min=0).to(torch.int64)
     dispersion = torch.where(degrees > 0, statistic / degrees.clamp(min=1), torch.nan)
     return GoodnessOfFit(statistic, degrees, chi_squared_tail(statistic, degrees), dispersion)
