@@ -1,0 +1,73 @@
+"""The site's pages without building it: all of them are in its contents, their links lead somewhere, and their examples run."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+DOCS = Path(__file__).parents[1] / "docs"
+PAGES = sorted(DOCS.glob("*.md"))
+CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(?:---\n.*?^---\n|(?::[^\n]*\n)*)(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
+CONTENTS = re.compile(r"^```\{toctree\}\n(?P<entries>.*?)^```$", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
+HEADING = re.compile(r"^#{1,3} (?P<text>.+)$", re.MULTILINE)
+TARGET = re.compile(r"^\((?P<name>[\w-]+)\)=$", re.MULTILINE)
+INCLUDED = re.compile(r"^```\{include\} (?P<path>\S+)$", re.MULTILINE)
+# Pages whose examples take more than a few seconds.
+SLOW = {"models"}
+
+
+def anchors(page: Path) -> set[str]:
+    """Named targets, and headings as the site makes anchors of them: lower case, dashes for spaces, no punctuation."""
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    headings = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(prose)}
+    return headings | set(TARGET.findall(prose))
+
+
+def test_every_page_is_in_the_table_of_contents_once() -> None:
+    entries = [line for block in CONTENTS.findall((DOCS / "index.md").read_text(encoding="utf-8")) for line in block.splitlines()]
+    listed = [line for line in entries if line and not line.startswith((":", "Start <self>"))]
+    assert sorted([*listed, "index"]) == sorted(page.stem for page in PAGES)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_links_and_pictures_lead_somewhere(page: Path) -> None:
+    prose = FENCE.sub("", page.read_text(encoding="utf-8"))
+    for target in LINK.findall(prose):
+        if re.match(r"https?://\S+\.\S+", target):
+            continue
+        file, _, anchor = target.partition("#")
+        place = (page.parent / file).resolve() if file else page
+        assert place.is_file(), f"{page.name} links to {target}, but there is no such file"
+        assert not anchor or anchor in anchors(place), f"{page.name} links to {target}, but {place.name} has no such heading"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_included_files_exist(page: Path) -> None:
+    for path in INCLUDED.findall(page.read_text(encoding="utf-8")):
+        assert (page.parent / path).is_file(), f"{page.name} includes {path}, but there is no such file"
+
+
+def executed() -> list[Any]:
+    pages = [page for page in PAGES if CELL.search(page.read_text(encoding="utf-8"))]
+    return [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else []) for page in pages]
+
+
+@pytest.mark.parametrize("page", executed())
+def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for needed in ("matplotlib", "scipy", "typer"):
+        pytest.importorskip(needed)
+    monkeypatch.chdir(DOCS)
+    monkeypatch.syspath_prepend(str(DOCS))
+    torch.set_default_dtype(torch.float32)  # as its readers run them
+    text = page.read_text(encoding="utf-8")
+    namespace: dict[str, Any] = {"__name__": "__main__"}
+    for cell in CELL.finditer(text):
+        line = text.count("\n", 0, cell.start("code"))
+        with contextlib.redirect_stdout(io.StringIO()):
+            exec(compile("\n" * line + cell["code"], str(page), "exec"), namespace)
