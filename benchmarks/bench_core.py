@@ -41,6 +41,22 @@ def bench_many_draws_of_one_urn(benchmark: Any, dtype: torch.dtype) -> None:
     measure(benchmark, 2_000_000, lambda: urn.sample((2_000_000,)))
 
 
+def bench_many_draws_of_one_urn_of_ten_groups(benchmark: Any) -> None:
+    urn = FisherHypergeometric([200] * 10, 600, weights=torch.linspace(0.5, 3.0, 10))
+    measure(benchmark, 500_000, lambda: urn.sample((500_000,)))
+
+
+@pytest.mark.parametrize("keeps", [True, False], ids=["tables-kept", "tables-anew"])
+def bench_some_draws_of_one_urn_again_and_again(benchmark: Any, keeps: bool) -> None:
+    weights = torch.tensor([1.0, 3.0, 1.0])
+
+    def job() -> None:
+        FisherHypergeometric([200, 200, 200], 180, weights=weights).sample((20_000,))
+        weights[1] += 0.0 if keeps else 1e-3
+
+    measure(benchmark, 20_000, job)
+
+
 @pytest.mark.parametrize(
     ("number", "groups", "group_size", "draws"), [(MANY, 3, 200, 180), (2_000, 10, 10**6, 3 * 10**6), (100, 1000, 10, 3000)]
 )

@@ -22,10 +22,10 @@ from torch import Tensor
 import oracles
 from diffurn import FisherHypergeometric
 from diffurn.exact import TiltedUrn, rejection, sampling
-from diffurn.exact.lookup import Lookup
+from diffurn.exact.lookup import Alias
 from diffurn.exact.rejection import draw_by_rejection
 from diffurn.exact.sampling import _table_cells
-from diffurn.exact.tree import Split, Tree
+from diffurn.exact.tree import Outcomes, Split, Tree
 from goodness import Law, Mass, Yardstick, binomial, chi_square_p_value, tilted_log_odds
 from urns import NEVER, SMALL, URNS, Urn, by_name, support_size
 
@@ -151,34 +151,6 @@ def test_no_urn_gives_an_impossible_draw(urn: Urn, device: torch.device) -> None
     assert_possible(by_rejection(parameters, 50), urn)
     assert_possible(distribution(urn, device).sample((2,)), urn)
     assert_possible(distribution(urn, device, torch.float32).sample((2,)), urn)
-
-
-@pytest.mark.parametrize("impossible", [0, 1], ids=["all-possible", "ends-impossible"])
-@pytest.mark.parametrize("uniform", [0.0, 1 - 2.0**-53], ids=["smallest", "largest"])
-@pytest.mark.parametrize("rows", [1, 2, 3, 1000])
-def test_the_ends_of_the_unit_interval_find_possible_columns(
-    rows: int, uniform: float, impossible: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """u + row rounds up to row + 1 once in 2⁵³ draws, or somewhat more often; even then the answer is a column of positive mass."""
-    mass = torch.rand(rows, 7, device=device)
-    mass[:, :impossible] = mass[:, 7 - impossible :] = 0.0
-    lookup = Lookup.build(mass)
-    monkeypatch.setattr(torch, "rand", lambda shape, dtype, device: torch.full(shape, uniform, dtype=dtype, device=device))
-    columns = lookup.draw(torch.arange(rows, device=device))
-    assert (columns == (impossible if uniform == 0.0 else 6 - impossible)).all()
-
-
-def test_look_ups_invert_their_tables(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Guided by pigeonholes or not, a uniform number u must find the first column whose cumulated probability exceeds it."""
-    mass = torch.rand(40, 50, device=device) ** 30 * (torch.rand(40, 50, device=device) < 0.7)  # steep, and with gaps
-    mass[:, 17] += 1e-3
-    lookup = Lookup.build(mass)
-    steps = lookup.steps.reshape(40, 50)
-    on_steps = (steps - torch.arange(40, device=device).unsqueeze(-1)).clamp(max=0.999)
-    uniform = torch.cat([torch.rand(40, 2000, device=device), on_steps], 1).flatten()
-    row = torch.arange(40, device=device).repeat_interleave(2050)
-    monkeypatch.setattr(torch, "rand", lambda shape, dtype, device: uniform)
-    assert torch.equal(lookup.draw(row), (steps[row] <= (uniform + row).unsqueeze(-1)).sum(-1))
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -629,3 +601,104 @@ def test_an_impossible_urn_that_was_not_checked_ends_with_an_error_not_a_loop(
     urn = FisherHypergeometric([5, 5], 8, weights=torch.tensor([1.0, 0.0], device=device), validate_args=False)
     with pytest.raises(RuntimeError, match="as many drawable balls as draws"):
         urn.sample()
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Alias tables: the law they imply, without chance; all outcomes in one table; tables that are kept
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def some_masses(device: torch.device) -> dict[str, Tensor]:
+    """Rows of every kind that a prefix sum may stumble over."""
+    steep = torch.rand(40, 50, device=device) ** 30 * (torch.rand(40, 50, device=device) < 0.7)
+    steep[:, 17] += 1e-3
+    x = torch.linspace(-8.0, 8.0, 1000, device=device)
+    return {
+        "steep": steep,
+        "bells": torch.exp(-0.5 * (x - torch.linspace(-3.0, 3.0, 20, device=device).unsqueeze(-1)) ** 2),
+        "one-column": torch.rand(5, 1, device=device),
+        "equal": torch.ones(3, 8, device=device),
+        "equal-not-a-power-of-two": torch.ones(3, 7, device=device),
+        "halves": torch.tensor([[0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0]], device=device),
+        "sure": torch.eye(9, device=device),
+        "tiny": torch.tensor([[1e-300, 3e-300, 0.0], [1.0, 1e-12, 1e-15]], device=device),
+    }
+
+
+@pytest.mark.parametrize("kind", ["steep", "bells", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"])
+def test_aliases_have_the_law_of_their_masses(kind: str, device: torch.device) -> None:
+    """Counted from the limits, places and choices themselves; what is rare is right in proportion."""
+    mass = some_masses(device)[kind]
+    alias = Alias.build(mass, lowest=3)
+    whole, places = 2**63, alias.places
+    implied = np.zeros(mass.shape)
+    limits, choices = alias.limits.reshape(len(mass), places).tolist(), alias.choices.reshape(len(mass), places, 2).tolist()
+    for row in range(len(mass)):
+        for place in range(places):
+            start, limit, end = place * (whole // places), limits[row][place], (place + 1) * (whole // places)
+            assert start <= limit <= end
+            for column, length in zip(choices[row][place], (limit - start, end - limit), strict=True):
+                implied[row, column - 3] += length / whole
+    exact = (mass / mass.sum(-1, keepdim=True)).cpu().numpy()
+    np.testing.assert_allclose(implied, exact, rtol=1e-11, atol=2.0**-62)
+    steps = alias.steps.reshape(mass.shape).cpu().numpy() - np.arange(len(mass))[:, None]
+    np.testing.assert_allclose(steps, implied.cumsum(-1), atol=1e-12)
+
+
+@pytest.mark.parametrize("end", [0, 2**63 - 1], ids=["no-bits", "all-bits"])
+@pytest.mark.parametrize("kind", ["steep", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"])
+def test_aliases_never_choose_what_has_no_mass(kind: str, end: int, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    mass = some_masses(device)[kind]
+    monkeypatch.setattr(Tensor, "random_", lambda self: self.fill_(end))
+    column = Alias.build(mass).draw(torch.arange(len(mass), device=device))
+    assert (mass.gather(-1, column.unsqueeze(-1)) > 0).all()
+
+
+@pytest.mark.parametrize("urn", [MEDIUM[0], *(urn for urn in TABLED if urn.groups <= 20 and urn.population <= 10**4)], ids=str)
+def test_chains_imply_the_exact_conditionals(urn: Urn, device: torch.device) -> None:
+    assert distance_of_tables(urn, Tree.build(*tilted(urn, device), chain=True)) <= LARGEST_DISTANCE
+
+
+@pytest.mark.parametrize("urn", [urn for urn in PROPOSABLE if urn.groups > 1], ids=str)
+def test_tables_of_all_outcomes_imply_the_exact_law(urn: Urn, device: torch.device) -> None:
+    outcomes = Outcomes.build(*tilted(urn, device), torch.float64)
+    own = (outcomes.lookup.limits % (1 << outcomes.lookup.shift)).double() / 2.0**63
+    shares = torch.stack([own, 1 / outcomes.lookup.places - own], -1).flatten()
+    listed, index = outcomes.counts.unique(dim=0, return_inverse=True)
+    implied = shares.new_zeros(len(listed)).scatter_add(0, index, shares).cpu().numpy()
+    possible = ((listed >= 0) & (listed <= torch.tensor(urn.drawable, device=device))).all(-1).cpu().numpy()
+    assert implied[~possible].sum() == 0.0
+    exact = exact_probabilities(urn, listed[torch.tensor(possible)].to(torch.int64).cpu().numpy())
+    assert 0.5 * (np.abs(implied[possible] - exact).sum() + abs(1 - exact.sum())) <= LARGEST_DISTANCE
+
+
+def test_ten_million_draws_of_few_outcomes_follow_the_law(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Seeds being fixed, p-values as small as asserted occur once in a million fresh seeds."""
+    monkeypatch.setattr(sampling, "Tree", None)
+    urn = by_name("paper-200x3-odds-10")
+    counts = distribution(urn, device, torch.float32).sample((10_000_000,))
+    assert_possible(counts, urn)
+    p_values = yardstick(urn).p_values([piece.to(torch.int64).cpu().numpy() for piece in counts.split(1_000_000)])
+    assert min(p_values) >= 1e-6 / len(p_values)
+
+
+def test_kept_tables_draw_what_fresh_ones_would(device: torch.device) -> None:
+    """Whether an urn was drawn from before must not show, nor which dtype was asked for then."""
+    urn, number = by_name("titanic"), 20_000
+    draws = []
+    for keeps in (False, True, True):
+        if not keeps:
+            sampling._kept_table.cache_clear()
+        torch.manual_seed(3)
+        draws.append(distribution(urn, device).sample((number,)))
+        assert distribution(urn, device, torch.float32).sample((number,)).dtype == torch.float32
+    assert torch.equal(draws[0], draws[1])
+    assert torch.equal(draws[0], draws[2])
+
+
+def test_tables_are_not_kept_for_other_weights(device: torch.device) -> None:
+    log_weights = torch.tensor([0.0, 1.0, 2.0], device=device)
+    urn = FisherHypergeometric([30, 30, 30], 40, log_weights=log_weights)
+    before = urn.sample((20_000,)).mean(0)
+    log_weights.copy_(torch.tensor([2.0, 1.0, 0.0], device=device))  # as an optimiser does
+    assert (urn.sample((20_000,)).mean(0) - before.flip(0)).abs().max() < 0.2

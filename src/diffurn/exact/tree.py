@@ -1,7 +1,8 @@
-"""Many draws of one urn: a balanced binary tree over its groups, with a table at every split.
+"""Many draws of one urn, from tables.
 
-Going up, the windows of likely counts are convolved; going down, the known total of a node is split into its left and its right part by
-a tabulated conditional distribution. A draw takes log₂ c steps one after another instead of c.
+Few outcomes: one table holds them all (`Outcomes`). Else a binary tree over the groups, with a table at every split (`Tree`): going up, the
+windows of likely counts are convolved; going down, the known total of a node is split into its left and its right part by a tabulated
+conditional distribution. Balanced, it has the fewest cells; as a chain, group after group, it can be walked with nothing to remember.
 """
 
 from __future__ import annotations
@@ -12,30 +13,30 @@ import torch
 from torch import Tensor
 
 from diffurn.exact.binomial import binomial_variance
-from diffurn.exact.lookup import Lookup
+from diffurn.exact.lookup import Alias
 from diffurn.exact.windows import Window, group_window, window_of_sum
 
 
 @dataclass(frozen=True)
 class Split:
-    """How the total of a node falls to its left child: row t of the look-up is the law of left - lowest_left given lowest_total + t."""
+    """How the total of a node falls to its left child: row t of the look-up is the law of left given lowest_total + t."""
 
     left: Split | None  # None: a single group
     right: Split | None
     lowest_total: int
     lowest_left: int
-    lookup: Lookup
+    lookup: Alias
 
     @classmethod
     def build(cls, left: Window, right: Window, totals: Window, children: tuple[Split | None, Split | None]) -> Split:
         rest = (totals.counts.unsqueeze(-1) - left.counts).to(torch.int64) - right.lowest
         possible = (rest >= 0) & (rest < len(right.mass))
         mass = torch.where(possible, left.mass * right.mass[rest.clamp(0, len(right.mass) - 1)], 0.0)
-        return cls(*children, totals.lowest, left.lowest, Lookup.build(mass))
+        return cls(*children, totals.lowest, left.lowest, Alias.build(mass, left.lowest))
 
     def draw(self, totals: Tensor) -> list[Tensor]:
         """Counts of the groups below this node, one tensor a group, for the given int64 totals."""
-        left = self.lowest_left + self.lookup.draw(totals - self.lowest_total)
+        left = self.lookup.draw(totals - self.lowest_total)
         return _draw(self.left, left) + _draw(self.right, totals - left)
 
 
@@ -45,31 +46,73 @@ def _draw(node: Split | None, totals: Tensor) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Tree:
-    """The tables of one urn."""
+    """The tables of one urn, a split above every pair of parts."""
 
     root: Split | None
+    groups: int
     draws: int
     device: torch.device
 
     @classmethod
-    def build(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tree:
-        """From tilted log-odds ``(c,)``."""
+    def build(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, chain: bool = False) -> Tree:
+        """From tilted log-odds ``(c,)``; as a chain, every left child is a single group."""
         mean, variance = group_sizes * torch.sigmoid(log_odds), binomial_variance(group_sizes, log_odds)
         number = int(draws)
 
         def grow(first: int, last: int) -> tuple[Window, Split | None]:
             if last - first == 1:
                 return group_window(log_odds[first], group_sizes[first]), None
-            middle = (first + last + 1) // 2
+            middle = first + 1 if chain else (first + last + 1) // 2
             (left, left_split), (right, right_split) = grow(first, middle), grow(middle, last)
             at_root = last - first == len(variance)
             moments = mean[first:last].sum(), variance[first:last].sum()
             totals = Window(number, draws.new_ones(1)) if at_root else window_of_sum(left, right, *moments)
             return totals, Split.build(left, right, totals, (left_split, right_split))
 
-        return cls(grow(0, len(variance))[1], number, log_odds.device)
+        return cls(grow(0, len(variance))[1], len(variance), number, log_odds.device)
+
+    def fill(self, counts: Tensor) -> None:
+        """Puts an independent draw into every row of counts ``(number, c)``."""
+        totals = torch.full((len(counts),), self.draws, device=self.device)
+        for group, drawn in zip(counts.unbind(-1), _draw(self.root, totals), strict=True):
+            group.copy_(drawn)
 
     def draw(self, number: int) -> Tensor:
         """Independent draws, shape (number, c), int64."""
-        totals = torch.full((number,), self.draws, device=self.device)
-        return torch.stack(_draw(self.root, totals), -1)
+        counts = torch.empty(number, self.groups, dtype=torch.int64, device=self.device)
+        self.fill(counts)
+        return counts
+
+
+def _all_combinations(values: list[Tensor]) -> Tensor:
+    """One entry of each list, in all ways: ``(number of ways, number of lists)``."""
+    return torch.stack([grid.flatten() for grid in torch.meshgrid(*values, indexing="ij")], -1)
+
+
+@dataclass(frozen=True)
+class Outcomes:
+    """All likely outcomes of one urn in one table: ``counts[i]`` is what choice i of the look-up, which has one row, stands for."""
+
+    lookup: Alias
+    counts: Tensor
+
+    @classmethod
+    def build(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, dtype: torch.dtype) -> Outcomes:
+        """From tilted log-odds ``(c,)``, for draws of the given dtype."""
+        windows = [group_window(*group) for group in zip(log_odds, group_sizes, strict=True)]
+        widest = max(range(len(windows)), key=lambda j: len(windows[j].mass))  # gets what is left, and adds no outcomes
+        last = windows.pop(widest)
+        free = _all_combinations([window.counts for window in windows])
+        mass = _all_combinations([window.mass for window in windows]).prod(-1)
+        left = draws - free.sum(-1)
+        place = (left - last.lowest).to(torch.int64)
+        possible = (place >= 0) & (place < len(last.mass))
+        mass = torch.where(possible, mass * last.mass[place.clamp(0, len(last.mass) - 1)], 0.0)
+        lookup = Alias.build(mass.unsqueeze(0))
+        counts = torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1)
+        return cls(lookup, counts.to(dtype).index_select(0, lookup.choices))
+
+    def fill(self, counts: Tensor) -> None:
+        """Puts an independent draw into every row of counts ``(number, c)``."""
+        row = torch.zeros((), dtype=torch.int64, device=counts.device).expand(len(counts))
+        torch.index_select(self.counts, 0, self.lookup.pick(row), out=counts)

@@ -1,0 +1,358 @@
+"""Triton kernels that draw: from tables exactly what NumPy draws with the same random words, by rejection the exact law."""
+
+from __future__ import annotations
+
+import math
+import os
+
+import mpmath
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from diffurn import FisherHypergeometric
+from diffurn.exact import sampling
+from diffurn.exact.tree import Outcomes, Tree
+from goodness import Yardstick, tilted_log_odds
+from urns import URNS, Urn, by_name
+
+pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if not (torch.cuda.is_available() or INTERPRETED):
+    pytest.skip("the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one", allow_module_level=True)
+
+import triton  # noqa: E402 (without triton there is nothing to import)
+import triton.language as tl  # noqa: E402
+
+from diffurn.exact import draw_kernels as kernels  # noqa: E402
+
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+DRAWS = 10_000 if INTERPRETED else 10_000_000
+SEED = 0x0123456789ABCDEF
+# With a fresh seed and right kernels the probability that any test of this file fails is this; CASES p-value lists share it.
+FALSE_ALARM = 1e-4
+DTYPES = [torch.float32, torch.float64]
+
+
+@pytest.fixture(autouse=True)
+def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter takes as long for a program of a hundred thousand entries as for one of ten."""
+    if INTERPRETED:
+        monkeypatch.setattr(kernels, "PROPOSED", 1 << 12)
+        monkeypatch.setitem(kernels.FROM_TABLES, "BLOCK", 1 << 13)
+
+
+def tilted(urn: Urn) -> tuple[Tensor, Tensor, Tensor]:
+    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights)).tilted
+
+
+def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
+    """Of one urn, shape (number, c)."""
+    if INTERPRETED:
+        kernels.PROPOSED = min(1 << 18, triton.next_power_of_2(4 * number * urn.groups))  # `large_programs` puts it back
+    return kernels.draw_each(*(operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn)), number, dtype).squeeze(1).cpu()
+
+
+def assert_possible(counts: Tensor, urn: Urn) -> None:
+    whole = counts.to(torch.int64)
+    assert (whole == counts).all()
+    assert (whole >= 0).all()
+    assert (whole <= torch.tensor(urn.drawable)).all()
+    assert (whole.sum(-1) == urn.draws).all()
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Tables: the same words, the same draws
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def philox(key: int, index: np.ndarray, second: int = 0, third: int = 0) -> list[np.ndarray]:
+    """Philox4x32-10 in the notation of its authors: four words for each index."""
+    word, full = np.uint64(32), np.uint64(0xFFFFFFFF)
+    index = index.astype(np.uint64)
+    c = [index & full, index >> word, np.full_like(index, second), np.full_like(index, third)]
+    k0, k1 = key & 0xFFFFFFFF, key >> 32
+    for _ in range(10):
+        product_0, product_1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
+        c = [(product_1 >> word) ^ c[1] ^ np.uint64(k0), product_1 & full, (product_0 >> word) ^ c[3] ^ np.uint64(k1), product_0 & full]
+        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
+    return c
+
+
+def test_philox_gives_its_published_words() -> None:
+    assert [f"{int(w[0]):08x}" for w in philox(0, np.zeros(1))] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
+    ones = np.array([0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
+    words = philox(0xFFFFFFFFFFFFFFFF, ones, 0xFFFFFFFF, 0xFFFFFFFF)
+    assert [f"{int(w[0]):08x}" for w in words] == ["408f276d", "41c83b0e", "a20bc7c6", "6d5451fd"]
+
+
+def bits(high: np.ndarray, low: np.ndarray) -> np.ndarray:
+    return (((high << np.uint64(32)) | low) >> np.uint64(1)).astype(np.int64)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ["paper-200x3-odds-10", "biasedurn-univariate", "equal-weights-1x4-tie"])
+def test_outcomes_are_those_that_the_random_words_choose(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "new_seed", lambda device: torch.tensor([SEED], device=device))
+    number, half = 20_001, kernels.FROM_TABLES["BLOCK"]
+    outcomes = Outcomes.build(*tilted(by_name(name)), dtype)
+    counts = torch.full((number, outcomes.counts.shape[-1]), -1, dtype=dtype, device=DEVICE)
+    kernels.OutcomesOnDevice.of(outcomes, DEVICE).fill(counts)
+
+    draw = np.arange(number)
+    words = np.stack(philox(SEED, draw // (2 * half) * half + draw % half))
+    second = draw // half % 2 == 1
+    chosen = bits(*np.where(second, words[2:], words[:2]))
+    place = chosen >> outcomes.lookup.shift
+    choice = 2 * place + (chosen >= outcomes.lookup.limits.numpy()[place])
+    assert torch.equal(counts.cpu(), outcomes.counts[choice])
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("name", ["titanic", "single-group", "gaps-c10-N9e3-n4e3-148", "almost-sure-1e9-near-poisson"])
+def test_chains_are_walked_as_the_random_words_say(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "new_seed", lambda device: torch.tensor([SEED], device=device))
+    urn, number = by_name(name), 10_001
+    if dtype == torch.float32 and urn.draws > 2**24:
+        pytest.skip("float32 does not hold these counts")
+    chain = Tree.build(*tilted(urn), chain=True)
+    counts = torch.full((number, urn.groups), -1, dtype=dtype, device=DEVICE)
+    kernels.ChainOnDevice.of(chain, DEVICE).fill(counts)
+    assert_possible(counts.cpu(), urn)
+
+    rest, node = np.full(number, urn.draws), chain.root
+    for j in range(urn.groups - 1):
+        assert node is not None
+        chosen = bits(*philox(SEED, np.arange(number), j)[:2])
+        place = (rest - node.lowest_total) * node.lookup.places + (chosen >> node.lookup.shift)
+        own = node.lookup.choices.numpy()[2 * place + (chosen >= node.lookup.limits.numpy()[place])]
+        assert (counts[:, j].cpu().numpy() == own).all()
+        rest, node = rest - own, node.right
+    assert (counts[:, -1].cpu().numpy() == rest).all()
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Rejection: its parts, without chance
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _log_pmf_kernel(k, size, logit, remainders, value, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    m, rarer = tl.load(size + i), -tl.abs(tl.load(logit + i))
+    odds = tl.exp(rarer)
+    log_failures = tl.log(tl.maximum(m, 1.0)) - kernels._log1p(odds)
+    tl.store(value + i, kernels._log_pmf(tl.load(k + i), m, m * (odds / (1.0 + odds)), log_failures + rarer, log_failures, remainders))
+
+
+SIZES_AND_LOGITS = [
+    (1, 0.0),
+    (7, -0.3),
+    (40, -4.0),
+    (200, -1.2),
+    (10**4, -0.01),
+    (10**6, -9.0),
+    (10**9, -1e-9),
+    (10**10, -17.0),
+    (9, -300.0),
+]
+
+
+def test_binomial_masses_are_exact() -> None:
+    """Up to a factor that the mode has too; compared with forty digits. What is lost at m = 10⁹ is the rounding of the expected count."""
+    cases = []
+    with mpmath.workdps(40):
+        for m, logit in SIZES_AND_LOGITS:
+            odds = mpmath.exp(logit)
+            mode = int(mpmath.floor((m + 1) * odds / (1 + odds)))
+            deviation = math.sqrt(m * float(odds)) + 1
+            for steps in (0, 0.5, 1, -1, 3, -3, 8, 20, math.inf, -math.inf):
+                k = int(min(max(mode + steps * deviation, 0), m))
+                ratio = mpmath.loggamma(mode + 1) + mpmath.loggamma(m - mode + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
+                cases += [(m, logit, mode, k, float(ratio + (k - mode) * mpmath.mpf(logit)))]
+    m, logit, mode, k, exact = (torch.tensor(column, dtype=torch.float64, device=DEVICE) for column in zip(*cases, strict=True))
+    size = triton.next_power_of_2(len(cases))
+    found = []
+    for count in (k, mode):
+        arguments = [torch.nn.functional.pad(values, (0, size - len(cases))) for values in (count, m, logit)]
+        value = torch.empty(size, dtype=torch.float64, device=DEVICE)
+        _log_pmf_kernel[(1,)](*arguments, kernels._remainders(DEVICE), value, size)
+        found.append(value[: len(cases)])
+    torch.testing.assert_close(found[0] - found[1], exact, rtol=2e-11, atol=1e-12)
+
+
+@triton.jit
+def _hat_kernel(size, p, a, b, alpha, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    own_a, own_b, own_alpha = kernels._hat(tl.load(size + i), tl.load(p + i))
+    tl.store(a + i, own_a)
+    tl.store(b + i, own_b)
+    tl.store(alpha + i, own_alpha)
+
+
+def test_the_hat_covers_the_binomial_law() -> None:
+    """If nowhere f(k(u)) (a/us² + b) / α > f(mode), every count is proposed as often as it should; the means start at the least, 10."""
+    means, probabilities = np.meshgrid([10.0, 10.3, 10.7, 11.0, 13.0, 20.0, 50.0, 300.0, 1e4], [0.5, 0.4, 0.2, 0.05, 1e-3, 1e-6])
+    p = probabilities.ravel()
+    m = np.ceil(means.ravel() / p)
+    size = triton.next_power_of_2(len(m))
+    constants = [torch.empty(size, dtype=torch.float64, device=DEVICE) for _ in range(3)]
+    padded = [torch.nn.functional.pad(torch.tensor(values, device=DEVICE), (0, size - len(m)), value=0.5) for values in (m, p)]
+    _hat_kernel[(1,)](*padded, *constants, size)
+    a, b, alpha = (values[: len(m), None].cpu().numpy() for values in constants)
+    m, p = m[:, None], p[:, None]
+
+    us = np.concatenate([np.linspace(1e-5, 0.5, 50_001), np.geomspace(1e-12, 1e-4, 500)])
+    mode, log_odds = np.floor((m + 1) * p), np.log(p) - np.log1p(-p)
+    for sign in (-1, 1):
+        k = np.floor((2 * a / us + b) * sign * (0.5 - us) + m * p + 0.5)
+        inside = (k >= 0) & (k <= m)
+        k = np.where(inside, k, mode)
+        log_ratio = np.where(inside, log_factorial_ratio(m, mode, k) + (k - mode) * log_odds, -np.inf)
+        assert (log_ratio + np.log((a / us**2 + b) / alpha) <= 0).all()
+
+
+def log_factorial_ratio(m: np.ndarray, mode: np.ndarray, k: np.ndarray) -> np.ndarray:
+    """log of (mode! (m - mode)!) / (k! (m - k)!)."""
+    from scipy.special import gammaln
+
+    return gammaln(mode + 1) + gammaln(m - mode + 1) - gammaln(k + 1) - gammaln(m - k + 1)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Rejection: draws by chance
+# --------------------------------------------------------------------------------------------------------------------------------
+
+FITTED = [
+    by_name("paper-200x3-odds-10"),
+    by_name("small-spread2-c6-N2e1-n1e1-19"),
+    by_name("almost-sure-5x3-one-more"),
+    Urn("1e6x3", (10**6,) * 3, 1_100_000, (0.0, 1.2, -0.7)),
+    Urn("30x9", (30,) * 9, 120, tuple(0.5 * j - 2.0 for j in range(9))),
+    by_name("above-int32-few-draws"),
+]
+CASES = len(FITTED) + 1
+
+
+@pytest.mark.parametrize("urn", FITTED, ids=str)
+def test_single_groups_and_pairs_follow_the_law(urn: Urn) -> None:
+    counts = each(urn, DRAWS if urn.groups < 9 else DRAWS // 4)
+    assert_possible(counts, urn)
+    p_values = Yardstick(urn).p_values([counts.numpy().astype(np.int64)])
+    assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
+
+
+def test_draws_of_many_different_urns_follow_their_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Standardised by the exact mean and variance of each urn, single groups add up to standard normal numbers."""
+    if INTERPRETED:
+        monkeypatch.setattr(kernels, "PROPOSED", 1 << 17)
+    rng = np.random.default_rng(5)
+    urns = min(DRAWS, 100_000)
+    sizes = torch.tensor(rng.integers(0, 300, (urns, 3)))
+    draws = torch.tensor(rng.integers(1, np.maximum(sizes.sum(-1).numpy(), 2)))
+    log_weights = torch.tensor(rng.normal(0.0, 2.0, (urns, 3)))
+    urn = FisherHypergeometric(sizes, draws.minimum(sizes.sum(-1)), log_weights=log_weights)
+    counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[0].cpu()
+    assert (counts >= 0).all()
+    assert (counts <= sizes).all()
+    assert (counts.sum(-1) == urn.draws).all()
+    variance = urn.variance
+    for j in range(3):
+        spread = variance[:, j] > 0.05
+        z = ((counts - urn.mean)[spread, j] / variance[spread, j].sqrt()).numpy()
+        assert abs(z.sum() / math.sqrt(len(z))) < 5.0  # P < 1e-6 each
+        assert abs((z**2 - 1).sum() / math.sqrt(len(z) * np.var(z**2))) < 5.0
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 20])
+def test_every_draw_is_possible_and_urns_of_one_batch_do_not_mix(groups: int) -> None:
+    urns = [urn for urn in URNS if urn.groups == groups]
+    operands = [torch.stack(values).to(DEVICE) for values in zip(*map(tilted, urns), strict=True)]
+    counts = kernels.draw_each(*operands, 50, torch.float64).cpu()
+    assert counts.shape == (50, len(urns), groups)
+    for urn, own in zip(urns, counts.unbind(1), strict=True):
+        assert_possible(own, urn)
+
+
+def test_a_thousand_groups_fit_one_program() -> None:
+    urn = Urn("3x1000", (3,) * 1000, 1234, tuple(np.random.default_rng(3).normal(0.0, 1.0, 1000).tolist()))
+    counts = each(urn, 4, torch.float32)
+    assert counts.dtype == torch.float32
+    assert_possible(counts, urn)
+    expected = (3 / (1 + np.exp(-tilted_log_odds(urn)))).astype(float)
+    assert np.corrcoef(counts.sum(0).numpy(), expected)[0, 1] > 0.7
+
+
+@pytest.mark.parametrize(
+    ("name", "copies", "number", "used"),
+    [
+        ("biasedurn-three-colours", (), 4000, "OutcomesOnDevice"),
+        ("biasedurn-three-colours", (2,), 4000, "OutcomesOnDevice"),
+        ("titanic", (), 20_000, "ChainOnDevice"),
+        ("titanic", (3,), 5, "draw_each"),
+        ("titanic", (3, 2), 0, "draw_each"),
+    ],
+)
+def test_the_distribution_uses_kernels(name: str, copies: tuple[int, ...], number: int, used: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On CUDA devices; the interpreter's is made to look like one."""
+    monkeypatch.setattr(sampling, "_has_kernels", lambda device: True)
+    monkeypatch.setattr(sampling, "_CELLS_PER_COUNT_OF_KERNELS", 3.0)
+    monkeypatch.setattr(sampling, "draw_by_rejection", None)
+    for other in {"OutcomesOnDevice", "ChainOnDevice", "draw_each"} - {used}:
+        monkeypatch.setattr(kernels, other, None)
+    sampling._kept_table.cache_clear()
+    urn = by_name(name)
+    operands = [operand.expand((*copies, *operand.shape)).to(DEVICE) for operand in tilted(urn)]
+    counts = sampling.sample(*operands, number, torch.float32)
+    sampling._kept_table.cache_clear()
+    assert counts.dtype == torch.float32
+    assert counts.shape == (number, *copies, urn.groups)
+    assert_possible(counts.cpu(), urn)
+
+
+def test_a_seed_decides_all_draws() -> None:
+    urn = by_name("titanic")
+    results = []
+    for seed in (7, 7, 8):
+        torch.manual_seed(seed)
+        results.append((each(urn, 100), each(urn, 100)))
+    assert torch.equal(results[0][0], results[1][0])
+    assert torch.equal(results[0][1], results[1][1])
+    assert not torch.equal(results[0][0], results[0][1])
+    assert not torch.equal(results[0][0], results[2][0])
+    assert len(results[0][0].unique(dim=0)) > 90  # rows do not share their random words
+
+
+def test_nothing_is_drawn_for_no_urns() -> None:
+    operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
+    assert kernels.draw_each(*operands, 0, torch.float64).shape == (0, 1, 4)
+    assert kernels.draw_each(*(operand[:0] for operand in operands), 3, torch.float64).shape == (3, 0, 4)
+
+
+def test_an_urn_without_outcomes_gives_nan_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "MOST_ROUNDS", 3)
+    urn = FisherHypergeometric([5, 5], 8, weights=torch.tensor([[1.0, 0.0], [1.0, 1.0]]), validate_args=False)
+    counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[0]
+    assert counts[0].isnan().all()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own making
+def test_draws_compile_as_one_graph() -> None:
+    operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
+    compiled = torch.compile(kernels.draw_each, fullgraph=True, backend="aot_eager" if INTERPRETED else "inductor")
+    assert_possible(compiled(*operands, 5, torch.float64)[:, 0].cpu(), by_name("titanic"))
+
+
+@pytest.mark.skipif(INTERPRETED, reason="graphs are recorded on CUDA devices")
+def test_a_recorded_graph_draws_anew_each_time() -> None:
+    operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
+    kernels.draw_each(*operands, 50, torch.float64)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        counts = kernels.draw_each(*operands, 50, torch.float64)
+    graph.replay()
+    first = counts.clone()
+    graph.replay()
+    assert not torch.equal(first, counts)
+    assert_possible(counts[:, 0].cpu(), by_name("titanic"))
