@@ -2,15 +2,87 @@
 
 from __future__ import annotations
 
+import io
 import json
+from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 from rich.progress import track
 
-app = typer.Typer(help="Measure this package on this machine.", no_args_is_help=True)
+from diffurn.cli.output import progress_bar, refuse, refusing, standard_output
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+app = typer.Typer(help="Measure this package on this machine.")
+
+
+@app.callback(invoke_without_command=True)
+def compare(
+    context: typer.Context,
+    out: Annotated[Path, typer.Option(help="Folder for bench.json, ratios.md and the figures.")] = Path("build/bench"),
+    device: Annotated[str, typer.Option(help="torch device, such as cpu or cuda; SciPy and R use the CPU.")] = "cpu",
+    quick: Annotated[bool, typer.Option("--quick", help="A coarse grid, in about a minute.")] = False,
+    only: Annotated[list[str] | None, typer.Option(help="log_prob, moments, many-draws, one-draw-each, gradient, fit; repeatable.")] = None,
+    seconds: Annotated[float | None, typer.Option(help="Time for the rounds of one cell; 1, or 0.05 with --quick.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
+) -> None:
+    """Measure ours against what one would use instead: SciPy, R's BiasedUrn, the paper's algorithm, torch's own samplers."""
+    if context.invoked_subcommand is not None:
+        return
+    from diffurn.experiments import bench
+    from diffurn.experiments.bench_tables import all_tables, as_markdown, growths
+    from diffurn.experiments.records import RunError, write_atomically, write_json
+
+    with refusing(ValueError):
+        options = bench.Options(quick, (0.05 if quick else 1.0) if seconds is None else seconds, tuple(only or ()), device)
+    with refusing(OSError, about=f"--out {out}: "):
+        out.mkdir(parents=True, exist_ok=True)
+    try:
+        with ExitStack() as stack:
+            members = bench.company(stack)
+            for sentence in members.missing:
+                typer.echo(f"diffurn: {sentence}", err=True)
+            with progress_bar("measuring") as progress:
+                records = list(bench.run(options, members.contenders, bench.selected(options), progress))
+    except KeyboardInterrupt:
+        typer.echo("diffurn: stopped; nothing was written", err=True)
+        raise typer.Exit(130) from None
+    tables = all_tables(records, members.missing)
+    report = bench.report(options, members, records) | {"tables": [table.as_json() for table in tables]}
+    try:
+        for name, figure in _figures(growths(records), report["environment"]["device"]):
+            content = io.BytesIO()
+            figure.savefig(content, format="png")
+            write_atomically(out / name, content.getvalue())
+        write_atomically(out / "ratios.md", f"`{report['command']}`\n\n{as_markdown(tables)}".encode())
+        write_json(out / "bench.json", report)
+    except RunError as problem:
+        refuse(str(problem))
+    if as_json:
+        typer.echo(json.dumps(report, ensure_ascii=False, allow_nan=False))
+        return
+    console = standard_output()
+    if not console.is_terminal:
+        console.width = 140  # a file has no edge that tables must fit
+    for table in tables:
+        console.print(table.as_rich())
+    console.print(f"records, tables and figures: {out}", soft_wrap=True, markup=False)
+
+
+def _figures(found: Any, where: str) -> Iterator[tuple[str, Figure]]:
+    from diffurn.experiments.bench_cells import LAWS
+    from diffurn.experiments.bench_figure import QUANTITIES, scaling
+
+    for law in LAWS:
+        for quantity in QUANTITIES:
+            figure = scaling(found, law, quantity, where)
+            if figure is not None:
+                yield f"{law}-{quantity}.png", figure
 
 
 @app.command()
