@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor
@@ -11,6 +11,8 @@ from torch.nn.functional import softplus
 
 from diffurn import exact
 from diffurn.estimators import CovarianceST, Estimator
+from diffurn.exact.small import SmallUrn
+from diffurn.exact.tracing import can_check
 from diffurn.urn import Urn
 
 
@@ -24,9 +26,11 @@ class FisherHypergeometric(Urn):
     SciPy's ``nchypergeom_fisher``, for equal weights ``multivariate_hypergeom``, for m ≡ 1 conditional Poisson sampling of n-subsets.
 
     Everything is exact up to float64 rounding, inside whatever the dtype of the weights, and costs the same for ten balls as for ten
-    billion. Densities and moments are differentiable to any order in the weights (at a weight of zero: once, from the right);
-    `log_prob` is differentiable in its argument as well (by the gamma function); `rsample` sends gradients through draws as its
-    `estimator` does.
+    billion. Small urns with sizes given as plain numbers, or on the host, come from tables over their whole support: in a few operations
+    that wait for nothing, so that they can stand in a compiled training step, or (after a first run) in a captured CUDA graph.
+
+    Densities and moments are differentiable to any order in the weights (at a weight of zero: once, from the right); `log_prob` is
+    differentiable in its argument as well (by the gamma function); `rsample` sends gradients through draws as its `estimator` does.
 
     References: R. A. Fisher, *The logic of inductive inference* (1935); A. Fog, *Sampling methods for Wallenius' and Fisher's noncentral
     hypergeometric distributions* (2008); T. M. Sutter et al., *Learning Group Importance using the Differentiable Hypergeometric
@@ -38,7 +42,8 @@ class FisherHypergeometric(Urn):
         weights: ω ≥ 0, shape ``(..., c)``; a group of weight 0 is never drawn.
         log_weights: log ω instead, -inf allowed; exactly one of the two. All arguments broadcast.
         estimator: how `rsample` differentiates; `CovarianceST` by default.
-        validate_args: check arguments and values (the default, as in torch); checks are skipped under ``torch.compile`` and ``vmap``.
+        validate_args: check arguments and values (the default, as in torch); checks are skipped under ``torch.compile``, under ``vmap``
+            and while a CUDA graph is captured.
 
     Example:
         >>> urn = FisherHypergeometric(group_sizes=[3, 5, 4], draws=5, weights=torch.tensor([1.0, 2.0, 0.5]))
@@ -83,6 +88,26 @@ class FisherHypergeometric(Urn):
         log_odds = torch.where(parameter == -torch.inf, exact.ZERO_WEIGHT_LOG_ODDS, parameter + tilt)
         return exact.TiltedUrn(log_odds, self.group_sizes.double(), self.draws.double())
 
+    def _small(self, number: int = 0) -> SmallUrn | None:
+        """The urn for tables over its whole support, if the host knows its sizes and if tables pay for so many draws."""
+        if self._composition is None or not self._composition.pays_for(self.batch_shape.numel(), number, self.draws.device):
+            return None
+        # Tables would give an outcome where there is none; the general path says so. What was checked when built need not be again.
+        if number and not self._validate_args and can_check() and not self._is_possible():
+            return None
+        parameter: Tensor = getattr(self, self._parameter).double()
+        if self._parameter == "weights":
+            # Weight zero becomes too small to matter, as in `_tilted_by`: relative to the smallest other weight.
+            smallest = torch.where(parameter > 0, parameter, torch.inf).detach().amin(-1, keepdim=True)
+            negligible = (math.exp(exact.ZERO_WEIGHT_LOG_ODDS) * smallest).clamp(1e-307, 1.0)
+            parameter = (parameter + torch.where(parameter == 0, negligible, 0.0)).log()
+        return SmallUrn.build(self._composition, parameter)
+
+    def _for_estimator(self, number: int) -> exact.TiltedUrn:
+        """The urn as its estimator takes it: tilted, or small where that is welcome."""
+        small = self._small(number) if getattr(self.estimator, "takes_small_urns", False) else None
+        return self.tilted if small is None else cast(exact.TiltedUrn, small)
+
     def log_prob(self, value: Any) -> Tensor:
         r"""log P(x), by the tilted form Σ_j log Bin(x_j; m_j, p_j) - log P(S = n), which subtracts nothing large.
 
@@ -90,13 +115,20 @@ class FisherHypergeometric(Urn):
         :math:`∂/∂x_j = \log ω_j - ψ(x_j + 1) + ψ(m_j - x_j + 1)`. The value is -inf outside 0 ≤ x_j ≤ m_j and where Σx is not n.
         """
         x = self._checked_value(value)
+        small = self._small()
+        if small is not None:
+            log_prob = small.law().log_prob(x)
+            within = ((x >= 0) & (x <= self.group_sizes)).all(-1) | x.isnan().any(-1)
+            return torch.where(within & ~self._impossible(x), log_prob, -torch.inf).to(self.dtype)
         log_tilt = self._log_tilt
         log_odds, group_sizes, draws = self._tilted_by(log_tilt)
         surplus = draws - x.sum(-1)  # zero on the support; keeps the tilt out of the gradient in x
         per_group = exact.binomial_log_pmf(x, group_sizes, log_odds)
         log_prob = per_group.sum(-1) - exact.log_mass(log_odds, group_sizes, draws) + surplus * log_tilt
-        impossible = (surplus.abs() >= 0.5) | ((x > 0) & self._never_drawn()).any(-1)
-        return torch.where(impossible, -torch.inf, log_prob).to(self.dtype)
+        return torch.where(self._impossible(x), -torch.inf, log_prob).to(self.dtype)
+
+    def _impossible(self, x: Tensor) -> Tensor:
+        return ((self.draws - x.sum(-1)).abs() >= 0.5) | ((x > 0) & self._never_drawn()).any(-1)
 
     @property
     def log_normalizer(self) -> Tensor:
@@ -108,7 +140,12 @@ class FisherHypergeometric(Urn):
 
     @property
     def mean(self) -> Tensor:
-        return self._vanishing(exact.mean(*self.tilted), self._never_drawn())
+        small = self._small()
+        if small is None:
+            return self._vanishing(exact.mean(*self.tilted), self._never_drawn())
+        mean = small.law().mean()
+        # a log-weight of -inf makes an exact zero by itself
+        return self._vanishing(mean, self._never_drawn()) if self._parameter == "weights" else mean.to(self.dtype)
 
     @property
     def variance(self) -> Tensor:
@@ -143,14 +180,18 @@ class FisherHypergeometric(Urn):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
+        number = math.prod(sample_shape)
         with torch.no_grad():
-            return exact.sample(*self.tilted, math.prod(sample_shape), self.dtype).reshape(shape)
+            small = self._small(number)
+            counts = exact.sample(*self.tilted, number, self.dtype) if small is None else small.law().sample(number)
+            return counts.reshape(shape).to(self.dtype)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them; with the default the same exact draws as `sample`."""
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
-        return self.estimator.rsample(self.tilted, math.prod(sample_shape)).reshape(shape).to(self.dtype)
+        number = math.prod(sample_shape)
+        return self.estimator.rsample(self._for_estimator(number), number).reshape(shape).to(self.dtype)
 
     def rank_indicators(self, group: int, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
         """Draws as from `rsample`, and with them b_i = 1[i ≤ x_group] for i = 1, …, m_group, shape ``sample_shape + (..., m_group)``.
@@ -160,5 +201,6 @@ class FisherHypergeometric(Urn):
         """
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
-        counts, indicators = self.estimator.rank_indicators(self.tilted, math.prod(sample_shape), group % self.event_shape[0])
+        number = math.prod(sample_shape)
+        counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
         return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)

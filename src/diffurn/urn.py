@@ -11,6 +11,7 @@ from torch.distributions import Distribution, constraints
 
 from diffurn import constraints as urn_constraints
 from diffurn import exact
+from diffurn.exact.small import composition_of, constant
 from diffurn.exact.tracing import can_check
 from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, require, require_broadcast
 
@@ -58,8 +59,14 @@ class Urn(Distribution):
         self._parameter = "weights" if log_weights is None else "log_weights"
         parameter = as_float_tensor(self._parameter, weights if log_weights is None else log_weights)
         check = (Distribution._validate_args if validate_args is None else validate_args) and can_check()
-        sizes = as_integer_tensor("group_sizes", group_sizes, parameter.device, check)
-        number = as_integer_tensor("draws", draws, parameter.device, check)
+        # What the host knows of a small urn is valid, and on its device without a copy that would wait.
+        self._composition = composition_of(group_sizes, draws, parameter.shape)
+        if self._composition is None:
+            sizes = as_integer_tensor("group_sizes", group_sizes, parameter.device, check)
+            number = as_integer_tensor("draws", draws, parameter.device, check)
+        else:
+            sizes = constant("group sizes", self._composition, parameter.device)
+            number = constant("draws", self._composition, parameter.device)
         if 0 in (*sizes.shape[-1:], *parameter.shape[-1:]) or sizes.ndim == 0 or parameter.ndim == 0:
             shapes = f"group_sizes {tuple(sizes.shape)} and {self._parameter} {tuple(parameter.shape)}"
             raise ValueError(f"{shapes} both need a last dimension of groups, one or more")
@@ -76,6 +83,8 @@ class Urn(Distribution):
 
     def _check_arguments(self) -> None:
         parameter = getattr(self, self._parameter).detach()
+        if self._composition is not None and self._are_weights_positive_and_finite():
+            return  # and the draws are known not to exceed the balls
         if self._parameter == "weights":
             require("weights", parameter, (parameter >= 0) & (parameter < torch.inf), "a weight must be a finite number ≥ 0")
         else:
@@ -111,7 +120,7 @@ class Urn(Distribution):
         new = self._get_checked_instance(type(self), _instance)
         batch_shape = torch.Size(batch_shape)
         full = batch_shape + self.event_shape
-        new._parameter = self._parameter
+        new._parameter, new._composition = self._parameter, self._composition
         new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
         setattr(new, self._parameter, getattr(self, self._parameter).expand(full))
         super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
@@ -128,6 +137,17 @@ class Urn(Distribution):
     def _drawable(self) -> Tensor:
         """Group sizes with the groups of weight zero emptied."""
         return torch.where(self._never_drawn(), 0, self.group_sizes)
+
+    def _is_possible(self) -> bool:
+        """Whether there are as many balls with positive weight as draws, in every urn."""
+        return self._are_weights_positive_and_finite() or bool((self.draws <= self._drawable().sum(-1)).all())
+
+    def _are_weights_positive_and_finite(self) -> bool:
+        parameter = getattr(self, self._parameter).detach()
+        if not parameter.numel():
+            return True
+        low, high = parameter.aminmax()
+        return bool(low > (0 if self._parameter == "weights" else -torch.inf)) and bool(high < torch.inf)
 
     def _vanishing(self, moment: Tensor, where: Tensor) -> Tensor:
         """Exact zeros where weights of zero make them, with the gradient left in place."""
@@ -232,8 +252,10 @@ class Urn(Distribution):
         return torch.where(q <= 0, lowest, torch.where(q >= 1, highest, high)).to(self.dtype)
 
     def _check_dtype_holds_draws(self) -> None:
+        largest = int(2 / torch.finfo(self.dtype).eps)
+        if self._composition is not None and self._composition.most_draws <= largest:
+            return
         if self._validate_args and can_check():
-            largest = int(2 / torch.finfo(self.dtype).eps)
             require(
                 "draws", self.draws, self.draws <= largest, f"{self.dtype} holds counts exactly only up to {largest}; use float64 weights"
             )

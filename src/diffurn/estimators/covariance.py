@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
 
 from diffurn.exact import TiltedUrn, marginal_tail, mean, sample
+from diffurn.exact.small import SmallUrn, inverse, reordered, with_first
 
 
 @dataclass(frozen=True)
@@ -28,15 +30,29 @@ class CovarianceST:
         True
     """
 
-    def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
-        average = mean(*urn)
-        return sample(*urn, number, average.dtype) + (average - average.detach())
+    takes_small_urns: ClassVar[bool] = True
 
-    def rank_indicators(self, urn: TiltedUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
+    def rsample(self, urn: TiltedUrn | SmallUrn, number: int) -> Tensor:
+        if isinstance(urn, SmallUrn):
+            law = urn.law()
+            return _straight_through(law.sample(number), law.mean())
+        average = mean(*urn)
+        return _straight_through(sample(*urn, number, average.dtype), average)
+
+    def rank_indicators(self, urn: TiltedUrn | SmallUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
         """Hard indicators forward; backward the exact gradient of P(x_group ≥ i)."""
-        counts = self.rsample(urn, number)
-        largest = int(urn.group_sizes[..., group].max())
-        ranks = torch.arange(1, largest + 1, dtype=counts.dtype, device=counts.device)
+        if isinstance(urn, SmallUrn):
+            order = with_first(group, urn.composition.groups)
+            law, largest = urn.reordered(order).law(), urn.composition.largest(group)
+            counts = reordered(_straight_through(law.sample(number), law.mean()), inverse(order))
+            probability, ranks = law.tail(largest), torch.arange(1, largest + 1, dtype=counts.dtype, device=counts.device)
+        else:
+            counts = self.rsample(urn, number)
+            ranks = torch.arange(1, int(urn.group_sizes[..., group].max()) + 1, dtype=counts.dtype, device=counts.device)
+            probability = marginal_tail(*urn, group, ranks)
         hard = (ranks <= counts[..., group].detach().unsqueeze(-1)).to(counts.dtype)
-        probability = marginal_tail(*urn, group, ranks)
-        return counts, hard + (probability - probability.detach())
+        return counts, _straight_through(hard, probability)
+
+
+def _straight_through(hard: Tensor, average: Tensor) -> Tensor:
+    return hard + (average - average.detach())

@@ -10,7 +10,10 @@ from diffurn.exact import TiltedUrn
 
 
 class Estimator(Protocol):
-    """A way to send gradients through a draw. It is handed an urn's parameters and never sees the distribution."""
+    """A way to send gradients through a draw. It is handed an urn's parameters and never sees the distribution.
+
+    An estimator whose attribute `takes_small_urns` is true is handed a `diffurn.exact.small.SmallUrn` instead, wherever there is one.
+    """
 
     def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
         """`number` draws of each urn, shape ``(number, ..., c)``, that carry a gradient in ``urn.log_odds``."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
@@ -13,6 +13,7 @@ from torch import Tensor
 from diffurn.estimators.noise import gumbel_noise
 from diffurn.exact import TiltedUrn
 from diffurn.exact.conditionals import Conditional, conditional, merged
+from diffurn.exact.small import Chain, SmallUrn, at_least, inverse, reordered, with_first
 
 # Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ still sees τ times as deep.
 _NATS = 38.0
@@ -91,10 +92,19 @@ class GumbelSoftmax:
         if self.rao_blackwell < 0:
             raise ValueError(f"rao_blackwell is {self.rao_blackwell}, but must be a number of noises ≥ 0")
 
-    def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
+    @property
+    def takes_small_urns(self) -> bool:
+        """Their tables need one order of groups."""
+        return not isinstance(self.order, str)
+
+    def rsample(self, urn: TiltedUrn | SmallUrn, number: int) -> Tensor:
+        if isinstance(urn, SmallUrn):
+            permutation = self._permutation(urn.composition.groups)
+            counts, _ = self._small_chain(urn.reordered(permutation), number)
+            return reordered(counts, inverse(permutation)).reshape(number, *urn.log_weights.shape)
         rows = _rows(urn, number)
         order = self._order(rows)
-        counts, _ = self._chain(_reordered(rows, order), copies=1 if isinstance(self.order, str) else number)
+        counts, _ = self._tilted_chain(_reordered(rows, order), copies=1 if isinstance(self.order, str) else number)
         return counts.gather(-1, order.argsort(-1)).reshape(number, *urn.log_odds.shape)
 
     def draw(self, urn: Any, sample_shape: Sequence[int] = ()) -> GumbelDraw:
@@ -104,7 +114,7 @@ class GumbelSoftmax:
         number = torch.Size(sample_shape).numel()
         rows = _rows(urn, number)
         order = self._order(rows, one_for_all=True)
-        counts, steps = self._chain(_reordered(rows, order), number)
+        counts, steps = self._tilted_chain(_reordered(rows, order), number)
         back = order[0].argsort().tolist()
         one_hots = [self._one_hot(step) for step in steps] + [torch.ones_like(counts[:, :1])]
         laws = [step.law.log_weights for step in steps] + [torch.zeros_like(counts[:, :1])]
@@ -130,12 +140,19 @@ class GumbelSoftmax:
             total = total + torch.lgamma(number) + (number - 1) * math.log(float(self.temperature)) + terms
         return total
 
-    def rank_indicators(self, urn: TiltedUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
+    def rank_indicators(self, urn: TiltedUrn | SmallUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
         """Counts and b_i = Σ_{k ≥ i} y_k, i = 1, …, m, of one group, which is drawn first."""
+        if isinstance(urn, SmallUrn):
+            permutation = with_first(group, urn.composition.groups)
+            first, largest = urn.reordered(permutation), urn.composition.largest(group)
+            counts, steps = self._small_chain(first, number)
+            indicators = at_least(self._one_hot(steps[0]).flip(-1), first.composition, largest)
+            shape = (number, *urn.log_weights.shape)
+            return reordered(counts, inverse(permutation)).reshape(shape), indicators.reshape(*shape[:-1], largest)
         rows = _rows(urn, number)
         groups = rows.log_odds.shape[-1]
         order = torch.tensor([group, *(j for j in range(groups) if j != group)], device=rows.log_odds.device).expand(len(rows.draws), -1)
-        counts, steps = self._chain(_reordered(rows, order), number)
+        counts, steps = self._tilted_chain(_reordered(rows, order), number)
         largest = int(urn.group_sizes[..., group].max())
         if steps:
             indicators = _at_least(self._one_hot(steps[0]), steps[0].law.lowest, largest)
@@ -150,21 +167,42 @@ class GumbelSoftmax:
         device = rows.log_odds.device
         if isinstance(self.order, str):
             return torch.rand(1 if one_for_all else number, groups, device=device).argsort(-1).expand(number, -1)
-        order = torch.arange(groups) if self.order is None else torch.as_tensor(self.order)
-        if sorted(order.tolist()) != list(range(groups)):
-            raise ValueError(f"order is {order.tolist()}, but must be a permutation of the {groups} groups 0 to {groups - 1}")
-        return order.to(device).expand(number, -1)
+        return torch.tensor(self._permutation(groups), device=device).expand(number, -1)
 
-    def _chain(self, rows: TiltedUrn, copies: int) -> tuple[Tensor, list[_Step]]:
-        """Algorithm 1: every group but the last from its conditional, the last from what is left.
+    def _permutation(self, groups: int) -> list[int]:
+        order = list(range(groups)) if self.order is None else [int(j) for j in self.order]
+        if sorted(order) != list(range(groups)):
+            raise ValueError(f"order is {order}, but must be a permutation of the {groups} groups 0 to {groups - 1}")
+        return order
 
-        The rows are a number of copies of the same urns, whose first groups have one law.
-        """
+    def _tilted_chain(self, rows: TiltedUrn, copies: int) -> tuple[Tensor, list[_Step]]:
+        """The rows are a number of copies of the same urns, whose first groups have one law."""
+
+        def law_of(i: int, draws_left: Tensor) -> Conditional:
+            distinct = len(draws_left) // max(1, copies) if i == 0 else len(draws_left)
+            law = self._law_of_group(rows.log_odds[:distinct], rows.group_sizes[:distinct], draws_left[:distinct], i)
+            return Conditional(law.lowest.repeat(copies), law.log_weights.repeat(copies, 1)) if i == 0 else law
+
+        counts, steps = self._chain(law_of, rows.draws, rows.log_odds.shape[-1])
+        return counts + 0 * rows.log_odds.sum(-1, keepdim=True), steps  # a lone group has a gradient as well: zero
+
+    def _small_chain(self, urn: SmallUrn, number: int) -> tuple[Tensor, list[_Step]]:
+        chain = Chain.build(urn, merged=self.conditionals == "merged")
+        batch = (number, *urn.log_weights.shape[:-1])
+
+        def law_of(i: int, draws_left: Tensor) -> Conditional:
+            law = chain.conditional(i, draws_left.reshape(batch))
+            return Conditional(law.lowest.reshape(-1), law.log_weights.reshape(-1, law.log_weights.shape[-1]))
+
+        return self._chain(law_of, urn.constant("number").expand(batch).reshape(-1), urn.composition.groups)
+
+    def _chain(self, law_of: Callable[[int, Tensor], Conditional], draws: Tensor, groups: int) -> tuple[Tensor, list[_Step]]:
+        """Algorithm 1: every group but the last from its conditional law given the draws left, the last from what is left."""
         counts, steps = [], []
-        left = rows.draws + 0 * rows.log_odds.sum(-1)  # a lone group has a gradient as well: zero
-        seen = rows.draws  # the hard draws left, with the gradient that later groups may see
-        for i in range(rows.log_odds.shape[-1] - 1):
-            step = self._draw_group(rows, i, seen, copies if i == 0 else 1)
+        left = draws
+        seen = draws  # the hard draws left, with the gradient that later groups may see
+        for i in range(groups - 1):
+            step = self._draw_group(law_of(i, seen))
             count = step.law.lowest + self._one_hot_mean(step)
             hard = step.law.lowest + step.chosen
             left = left - count
@@ -173,11 +211,8 @@ class GumbelSoftmax:
             steps.append(step)
         return torch.stack([*counts, left], -1), steps
 
-    def _draw_group(self, rows: TiltedUrn, i: int, draws_left: Tensor, copies: int) -> _Step:
+    def _draw_group(self, law: Conditional) -> _Step:
         """Algorithm 2, and the perturbation."""
-        distinct = len(draws_left) // max(1, copies)
-        law = self._law_of_group(rows.log_odds[:distinct], rows.group_sizes[:distinct], draws_left[:distinct], i)
-        law = Conditional(law.lowest.repeat(copies), law.log_weights.repeat(copies, 1))
         perturbed = law.log_weights + gumbel_noise(law.log_weights.shape, law.log_weights)
         chosen = perturbed.detach().argmax(-1)
         if self.rao_blackwell:

@@ -72,7 +72,7 @@ def conditional(
         if later_sizes.shape[-1] == 1:
             slope = torch.digamma(later.unsqueeze(-1) - left_over + 1) - torch.digamma(left_over + 1)
         else:
-            slope = -_central_differences(rest.detach(), possible)
+            slope = -central_differences(rest.detach(), possible)
         log_weights = log_weights + (draws_left - n).unsqueeze(-1) * slope
     return Conditional(lowest, torch.where(possible, log_weights, -torch.inf))
 
@@ -104,9 +104,9 @@ def _log_coefficients(x: Tensor, possible: Tensor, size: Tensor, later: Tensor, 
     return ratios.log_().cumsum(-1)
 
 
-def _central_differences(values: Tensor, possible: Tensor) -> Tensor:
+def central_differences(values: Tensor, possible: Tensor) -> Tensor:
     """The slope along the last dimension, one-sided at the ends of what is possible."""
-    known = possible[..., 1:]
+    known = possible[..., 1:] & possible[..., :-1]
     differences = torch.where(known, values.diff(dim=-1), 0.0)
     pad = torch.nn.functional.pad
     neighbours = pad(known.to(values.dtype), (1, 0)) + pad(known.to(values.dtype), (0, 1))
