@@ -31,8 +31,7 @@ def device(request: pytest.FixtureRequest) -> torch.device:
 @pytest.fixture(autouse=True)
 def float64_and_a_fixed_seed() -> Iterator[None]:
     torch.manual_seed(0)
-    dtype_before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     torch.distributions.Distribution.set_default_validate_args(True)  # torch.compile turns it off for the whole process
     yield
-    torch.set_default_dtype(dtype_before)
+    torch.set_default_dtype(torch.float32)  # torch's own, for doctests, whatever the test left behind
