@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from diffurn.experiments.gradients import _peak_bytes as peak_tensor_bytes
+from diffurn.experiments.gradients import peak_bytes as peak_tensor_bytes
 
 Clock = Callable[[], float]
 # Shorter jobs are repeated within a round, so that the clock's own grain and the interpreter's hiccups do not show.

@@ -239,11 +239,11 @@ def _judge(problem: Problem, name: str, estimate: Estimate, number: int, device:
         bias_error=float(error),
         spread=float((variance * per_row).sqrt() / scale),
         microseconds_per_draw=1e6 * seconds / drawn,
-        kilobytes_per_draw=_peak_bytes(lambda: estimate(problem, batch, device), device) / 1024 / batch,
+        kilobytes_per_draw=peak_bytes(lambda: estimate(problem, batch, device), device) / 1024 / batch,
     )
 
 
-def _peak_bytes(job: Callable[[], object], device: torch.device) -> int:
+def peak_bytes(job: Callable[[], object], device: torch.device) -> int:
     """The most memory that tensors made by `job` held at one time."""
     if device.type == "cuda":
         before = torch.cuda.memory_allocated(device)

@@ -282,14 +282,14 @@ class Study:
 
     def _models(self, findings: Findings) -> list[dict[str, Any]]:
         """Pictures are large, so they are kept of the first seed and one number of shared factors alone."""
-        pictured = self.options.shared[len(self.options.shared) // 2]
-        pictures = pictures_of(self.training, self.draws)
+        shared = self.options.shared[len(self.options.shared) // 2]
+        whole = [found["stopped_after"] is None for found in self.found]
+        pictured = [i for i, member in enumerate(self.members) if whole[i] and member.seed == 0 and member.shared == shared]
+        pictures = pictures_of(self.training, self.draws, pictured) if pictured else {}
         models = []
-        for number, (member, found) in enumerate(zip(self.members, self.found, strict=True)):
-            whole = found["stopped_after"] is None
-            shown = pictures[number] if whole and member.seed == 0 and member.shared == pictured else None
-            final = findings.finals[number] if whole else None
-            models.append({**_setting(member), **found, "final": final, "pictures": shown})
+        for i, (member, found) in enumerate(zip(self.members, self.found, strict=True)):
+            final = findings.finals[i] if whole[i] else None
+            models.append({**_setting(member), **found, "final": final, "pictures": pictures.get(i)})
         return models
 
     def _keep(self, findings: Findings) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,8 +110,8 @@ def _final(losses: list[float], active: int, profile: list[float], independent: 
 
 
 @torch.no_grad()
-def pictures_of(training: PairTraining, draws: Draws) -> list[dict[str, str]]:
-    """Pairs with their reconstructions from the posterior means, and what each latent does to the first picture: of every model."""
+def pictures_of(training: PairTraining, draws: Draws, models: Sequence[int]) -> dict[int, dict[str, str]]:
+    """Pairs with their reconstructions from the posterior means, and what each latent does to the first picture: of some models."""
     model = training.pair_vae
     batch = next(_batches(training, draws, PICTURED_PAIRS))
     own = model.posterior(batch.pictures)
@@ -120,7 +120,7 @@ def pictures_of(training: PairTraining, draws: Draws) -> list[dict[str, str]]:
     decoded = model.decode(means.flatten(1, 2)).sigmoid().unflatten(1, means.shape[1:3])
     pairs = torch.stack([batch.pictures, decoded], 1).permute(0, 3, 1, 2, 4, 5, 6)  # (S, pairs, original or decoded, views, H, W, C)
     traversed = _traversals(model, own.mean[:, 0, 0])
-    return [{"pairs": _packed(own_pairs), "traversals": _packed(own_rows)} for own_pairs, own_rows in zip(pairs, traversed, strict=True)]
+    return {model: {"pairs": _packed(pairs[model]), "traversals": _packed(traversed[model])} for model in models}
 
 
 def _traversals(model: PairVAE, start: Tensor) -> Tensor:
