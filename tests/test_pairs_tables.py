@@ -341,6 +341,17 @@ def test_an_ablation_compares_the_s_that_all_values_have() -> None:
     assert (fast["MSE(7−s, k̂)"], fast["broke down"]) == ("1.00", "1 of 2")
 
 
+def test_an_ablation_averages_over_s_first_and_leaves_out_seeds_that_broke_down_somewhere() -> None:
+    def models(beta: float, broken: bool) -> list[dict[str, Any]]:
+        kinds = [(0, 0, counts(k7=1)), (0, 1, counts(k5=1)), (3, 0, counts(k1=1)), (3, 1, None if broken else counts(k3=1))]
+        return [trained(f"ada-beta{beta:g}", shared, found, seed=seed, beta=beta) for shared, seed, found in kinds]
+
+    table = titled(tables({"train-all": train_record(*models(1.0, False), *models(2.0, True))}, options()), "ablation")
+    whole, rest = row(table, "AdaVAE", "β 1"), row(table, "AdaVAE", "β 2")
+    assert whole["MSE(7−s, k̂)"] == "3.50 ± 1.41"  # (0 + 9) / 2 and (4 + 1) / 2
+    assert (rest["MSE(7−s, k̂)"], rest["broke down"]) == ("4.50", "1 of 4")
+
+
 def test_without_a_second_value_there_is_no_ablation() -> None:
     assert ablations(joined(SMALL)) == []
     assert not any("ablation" in table.title for table in tables(SMALL, options()))

@@ -65,6 +65,7 @@ class Options:
         timed_models: models in a stack of each method whose speed is measured; 0 leaves that out.
         timed_steps: how many steps of them are timed.
         half: networks compute in bfloat16 (on a GPU).
+        pictures: keep reconstructions and traversals of one model of each method, half a megabyte each.
         workers: processes that score; 0 takes all cores.
         budget_seconds: stop training after so many seconds; the same command then goes on from there.
         compiled: fuse the small operations of a step by torch.compile; takes a minute to start, for long runs on a GPU.
@@ -72,7 +73,14 @@ class Options:
         device: where to train.
     """
 
-    FREE: ClassVar[tuple[str, ...]] = ("data", "workers", "budget_seconds", "compiled", "device")  # may change when a run is resumed
+    FREE: ClassVar[tuple[str, ...]] = (
+        "data",
+        "pictures",
+        "workers",
+        "budget_seconds",
+        "compiled",
+        "device",
+    )  # may change on resuming
 
     dataset: Literal["arm", "sprites", "mpi3d_toy"] = "arm"
     data: str | None = None
@@ -94,6 +102,7 @@ class Options:
     timed_models: int = 0
     timed_steps: int = 200
     half: bool = True
+    pictures: bool = True
     workers: int = 0
     budget_seconds: float | None = None
     compiled: bool = False
@@ -284,8 +293,8 @@ class Study:
         """Pictures are large, so they are kept of the first seed and one number of shared factors alone."""
         shared = self.options.shared[len(self.options.shared) // 2]
         whole = [found["stopped_after"] is None for found in self.found]
-        pictured = [i for i, member in enumerate(self.members) if whole[i] and member.seed == 0 and member.shared == shared]
-        pictures = pictures_of(self.training, self.draws, pictured) if pictured else {}
+        shown = [i for i, member in enumerate(self.members) if whole[i] and member.seed == 0 and member.shared == shared]
+        pictures = pictures_of(self.training, self.draws, shown) if shown and self.options.pictures else {}
         models = []
         for i, (member, found) in enumerate(zip(self.members, self.found, strict=True)):
             final = findings.finals[i] if whole[i] else None

@@ -28,6 +28,7 @@ from diffurn.experiments.pairs_records import (
     methods_of,
     plain_number,
     references_of,
+    seed_means,
     select,
     settings_of,
     shown,
@@ -278,7 +279,7 @@ def profile(models: Sequence[Model]) -> Figure:
 
 
 def ablation(found: Sequence[Ablation]) -> Figure:
-    """Loss and errors against learning rate, final temperature and β: mean ± deviation over seeds and s."""
+    """Loss and errors against learning rate, final temperature and β: means over s, ± their deviation over seeds."""
     factors = next(iter(found[0].models.values()))[0]["factors"]
     rows = {"loss": "loss (nats)", "independent_error": f"MSE({factors}−s, {INDEPENDENT})", "shared_error": f"MSE(s, {ESTIMATE})"}
     varied = [name for name in VARIED if any(each.varied == name for each in found)]
@@ -302,7 +303,7 @@ def ablation(found: Sequence[Ablation]) -> Figure:
 
 
 def _ablated(panel: Any, found: Ablation, measured: str, place: int) -> None:
-    by_value = {value: known(models, measured) for value, models in found.models.items()}
+    by_value = {value: [mean[measured] for mean in seed_means(models, [measured])] for value, models in found.models.items()}
     by_value = {value: figures for value, figures in by_value.items() if figures}
     means, deviations = [statistics.fmean(each) for each in by_value.values()], [_deviation(each) for each in by_value.values()]
     where = [value * 1.05**place for value in by_value]  # so that equal values do not hide one another

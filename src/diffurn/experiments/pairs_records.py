@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -149,6 +150,16 @@ def known(models: Iterable[Model], name: str) -> list[float]:
     return [model[name] for model in models if model[name] is not None]
 
 
+def seed_means(models: Sequence[Model], names: Sequence[str]) -> list[Model]:
+    """Of models of one method: each seed's means over all s, of the seeds that finished at every s."""
+    settings, means = settings_of(models), []
+    for seed in sorted({model["seed"] for model in models}):
+        own = [model for model in models if model["seed"] == seed and model["final"] is not None]
+        if len(own) == len(settings):
+            means.append({name: statistics.fmean(known(own, name)) for name in names})
+    return means
+
+
 class Reference(NamedTuple):
     """What an answer that learned nothing, or that was told everything, has on some pairs."""
 
@@ -206,6 +217,10 @@ def references_of(models: Sequence[Model], shared: int | None, latents: int) -> 
     shares = shares_of(select(models, shared))
     everywhere = shares if shared is None else shares_over_all(models)
     return references(shares, everywhere, models[0]["factors"], latents) if shares else {}
+
+
+# What an ablation is about.
+ABLATED = ("loss", "independent_error", "shared_error")
 
 
 class Ablation(NamedTuple):

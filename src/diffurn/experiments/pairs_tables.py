@@ -10,6 +10,7 @@ import torch
 
 from diffurn.experiments.clustering_scores import correlation
 from diffurn.experiments.pairs_records import (
+    ABLATED,
     FOUND,
     SCORES,
     VARIED,
@@ -29,6 +30,7 @@ from diffurn.experiments.pairs_records import (
     plain_number,
     references,
     references_of,
+    seed_means,
     select,
     settings_of,
     shares_over_all,
@@ -108,8 +110,8 @@ def _numbers(models: Sequence[Model], options: Any) -> Table:
         rows += _reference_rows(shown_shared(shared), references_of(models, shared, latents))
     if len(fixed) > 1:
         for method in methods_of(models):
-            if averages := _over_all(models, method):
-                rows.append(["all", shown(method), *_cells(averages, FOUND)])
+            if means := seed_means([model for shared in fixed for model in select(models, shared, method)], FOUND):
+                rows.append(["all", shown(method), *_cells(means, FOUND)])
         everywhere = shares_over_all(models)
         rows += _reference_rows("all", references(everywhere, everywhere, factors, latents) if everywhere else {})
     columns = ["s", "method", "mean k̂", f"MSE({factors}−s, k̂)", "mean ŝ", "MSE(s, ŝ)"]
@@ -136,19 +138,6 @@ def _headline_note(factors: int, latents: int) -> list[str]:
 
 def _reference_rows(shared: str, found: Mapping[str, Reference]) -> list[list[Cell]]:
     return [[shared, f"reference: {name}", *(f"{getattr(reference, each):.2f}" for each in FOUND)] for name, reference in found.items()]
-
-
-def _over_all(models: Sequence[Model], method: str) -> list[Model]:
-    """Each seed's mean over the fixed s, of the seeds that finished at all of them."""
-    fixed = fixed_settings(models)
-    averages = []
-    for seed in sorted({model["seed"] for model in models}):
-        own = [
-            model for shared in fixed for model in select(models, shared, method) if model["seed"] == seed and model["final"] is not None
-        ]
-        if len(own) == len(fixed):
-            averages.append({name: statistics.fmean(known(own, name)) for name in FOUND})
-    return averages
 
 
 def _knowledge(models: Sequence[Model], options: Any) -> Table:
@@ -315,16 +304,13 @@ def _ablation(found: Sequence[Ablation]) -> list[Table]:
     for ablation in found:
         for value, own in ablation.models.items():
             row: list[Cell] = [shown(ablation.method), held_at(ablation.varied, value), ablation.held]
-            row += [
-                ", ".join(map(shown_shared, settings_of(own))),
-                *_cells(own, ["loss"], 1),
-                *_cells(own, ["independent_error", "shared_error"]),
-            ]
+            means = seed_means(own, ABLATED)
+            row += [", ".join(map(shown_shared, settings_of(own))), *_cells(means, ABLATED[:1], 1), *_cells(means, ABLATED[1:])]
             rows.append([*row, f"{sum(model['final'] is None for model in own)} of {len(own)}"])
     factors = next(iter(found[0].models.values()))[0]["factors"]
     columns = ["method", "varied", "held", "s", "loss", f"MSE({factors}−s, k̂)", "MSE(s, ŝ)", "broke down"]
     notes = [
-        "Mean ± sample standard deviation over seeds and s, of the models that did not break down. lr: learning rate; τ: at the end.",
+        "Mean over s; ± is the sample standard deviation of its seeds, of those that broke down at no s. lr: learning rate; τ: at the end.",
         "The paper finds that final τ and β hardly matter, and that higher learning rates give higher losses and a less certain ŝ.",
     ]
     return [Table("Pairs: ablation", columns, rows, notes)]
