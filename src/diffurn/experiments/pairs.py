@@ -197,7 +197,9 @@ def _source(options: Options, images: FactorImages, chosen: list[Member], device
     if options.held and options.dataset == "arm":
         there = held(there, device)
     numbers = torch.tensor([member.shared for member in chosen], device=device)
-    return Source(there, torch.tensor(images.sizes, device=device), numbers, options.sampler)
+    return Source(
+        there, torch.tensor(images.sizes, device=device), numbers, options.sampler, [(member.shared, member.seed) for member in chosen]
+    )
 
 
 def _training(options: Options, chosen: list[Member], source: Source, seeds: list[int]) -> PairTraining:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -76,7 +76,7 @@ class PairDraws:
             generator.set_state(saved.cpu())
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(eq=False)
 class Source:
     """Where every model's pairs come from.
 
@@ -85,12 +85,20 @@ class Source:
         sizes: of its factors, on the device.
         shared: how many factors the pairs of each model share, (S,), -1 for a random number.
         sampler: see `draw_pairs`.
+        alike: what tells which models' pairs are always the same, one key a model: their pictures are made once.
     """
 
     images: FactorImages
     sizes: Tensor
     shared: Tensor
     sampler: Sampler
+    alike: Sequence[Hashable]
+
+    def __post_init__(self) -> None:
+        kinds = list(dict.fromkeys(self.alike))
+        firsts = [self.alike.index(kind) for kind in kinds]
+        self._firsts = torch.tensor(firsts, device=self.sizes.device)
+        self._kinds = torch.tensor([kinds.index(kind) for kind in self.alike], device=self.sizes.device)
 
     def pairs(self, uniforms: Tensor) -> Pairs:
         """Of every model, from uniforms (S, B, ·)."""
@@ -98,7 +106,8 @@ class Source:
 
     def pictures(self, pairs: Pairs) -> Tensor:
         """(S, 2, B, H, W, C)."""
-        return self.images.images(pairs.factors.transpose(1, 2))
+        factors = pairs.factors.transpose(1, 2)
+        return self.images.images(factors.index_select(0, self._firsts)).index_select(0, self._kinds)
 
 
 def facts_of(pairs: Pairs) -> Facts:
