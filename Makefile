@@ -6,15 +6,15 @@ BIN       := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow lint format types docs bench clean
+.PHONY: help demo test test-slow test-explore lint format types docs bench clean
 
 help: ## list the commands
-	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 12
+	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 # Debian ships Python without ensurepip: there the outer pip installs the inner one.
 $(INSTALLED): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; }
-	$(BIN)/python -m pip install --editable '.[dev,experiments,interop]' --constraint constraints.txt
+	$(BIN)/python -m pip install --editable '.[dev,experiments,explore,interop]' --constraint constraints.txt
 	@touch $@
 
 demo: $(INSTALLED) ## learn who got a place in the Titanic's boats; figure in build/demo
@@ -26,6 +26,14 @@ test: lint types ## lint, types, tests, doctests and the README's code
 
 test-slow: $(INSTALLED) ## the tests marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
+
+# Only the tests in a browser need Playwright; the browser is the machine's own.
+.venv/.browser: $(INSTALLED)
+	$(BIN)/python -m pip install playwright --constraint constraints.txt
+	@touch $@
+
+test-explore: .venv/.browser ## the interactive page in chromium; screenshots in build/explore
+	$(BIN)/python -m pytest tests/test_explore.py tests/test_explore_browser.py
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check

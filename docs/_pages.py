@@ -84,6 +84,7 @@ def shell(command: str, folder: Path | str = ".") -> None:
 # How the layers of the package are called here; every module belongs to the first prefix that fits.
 LAYERS = {
     "cli": "commands: options in, tables and JSON out",
+    "explore": "the interactive page: numbers, pictures, server",
     "experiments": "the paper's studies: config, run, table, figure",
     "models": "what the studies train, as stacks of models",
     "data": "count tables and pictures",

@@ -11,7 +11,7 @@ except ImportError as missing:  # the library itself needs torch alone
     raise SystemExit(f"the command line needs {missing.name}: pip install 'diffurn[experiments]'") from None
 
 from diffurn import __version__
-from diffurn.cli import bench, fit, report, reproduce, sample
+from diffurn.cli import bench, explore, fit, report, reproduce, sample
 
 app = typer.Typer(help="Urn models that can be learned.", no_args_is_help=True, add_completion=False)
 app.add_typer(bench.app, name="bench")
@@ -19,6 +19,7 @@ app.command()(reproduce.reproduce)
 app.command()(report.report)
 app.command()(fit.fit)
 app.command()(sample.sample)
+app.command()(explore.explore)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,0 +1,292 @@
+"""The page itself: sliders on one side, what follows from them on the other. It computes nothing and draws nothing."""
+
+from __future__ import annotations
+
+import html
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import gradio as gr
+
+from diffurn.explore import figures, numbers
+from diffurn.explore.figures import subscript
+from diffurn.explore.numbers import (
+    COUNT,
+    DIVERSITY,
+    FISHER,
+    LARGEST_SEED,
+    MOST_BALLS,
+    MOST_DOUBLINGS,
+    MOST_DRAWS,
+    MOST_GROUPS,
+    SPREAD,
+    SQUARE,
+    THRESHOLD,
+    WALLENIUS,
+    Gradient,
+    Question,
+    Setting,
+)
+
+# The paper's urn with the weights of our own examples, and groups that wait until more than three are wanted.
+GROUP_SIZES, LOG2_WEIGHTS, DRAWS, GROUPS = (3, 5, 4, 4, 4), (0.0, 1.0, -1.0, 2.0, -2.0), 5, 3
+NUMBERS, TEMPERATURES = (100, 1_000, 10_000), (0.05, 2.0)
+GRADIENTS = 400  # one-draw gradients for each estimator
+
+FUNCTIONS = {
+    "count": COUNT,
+    "squared count": SQUARE,
+    "squared distance from the mean": SPREAD,
+    "threshold": THRESHOLD,
+    "diversity": DIVERSITY,
+}
+INTRODUCTION = """
+<h1>An urn to play with</h1>
+<p>An urn holds groups of balls, and <i>n</i> of them are drawn without replacement. A ball of group <i>j</i> has importance
+<i>ω<sub>j</sub></i>: only ratios matter. Move a slider; everything follows, exactly.</p>
+"""
+LAWS = """
+<p class="hint"><b>Fisher:</b> every ball is taken or not on its own, and the total turns out to be <i>n</i>.
+<b>Wallenius:</b> balls are taken one after another, and compete.</p>
+"""
+ABOUT_DRAWS = "<h2>How many balls of each group?</h2>"
+ABOUT_MERGED = """
+<h2>The paper's shortcut</h2>
+<p>The paper draws group by group, and takes all later groups for one of average importance. That is Fisher's law only where the merged
+groups are equally important; otherwise the error shows here.</p>
+"""
+ABOUT_GRADIENTS = """
+<h2>Gradients through a draw</h2>
+<p>How does the average of <i>f</i> change with log <i>ω</i>? Exactly (the black line), and as estimated from one draw at a time, which is
+what training a model sees: a bar is the average of 400 such estimates (off the line: biased), its whisker the standard deviation of
+one. <i>τ</i> is the temperature of the Gumbel-Softmax chains, the paper's way.</p>
+"""
+CSS = f"""
+.gradio-container {{ max-width: 1400px !important; margin: auto; overflow-x: clip; }}
+/* gradio forgets this once the focus has moved on */
+input[type=radio]:checked {{
+  background-color: var(--checkbox-background-color-selected) !important; border-color: var(--checkbox-border-color-selected) !important;
+}}
+.words h1 {{ font-size: 1.7rem; margin: 0.2rem 0; }}
+.words h2 {{ font-size: 1.2rem; margin: 0.4rem 0 0.1rem; }}
+.words p {{ margin: 0.2rem 0; line-height: 1.45; }}
+@media (min-width: 900px) {{ .controls {{ position: sticky; top: 0.8rem; align-self: flex-start; }} }}
+.words .hint {{ font-size: 0.85rem; opacity: 0.85; }}
+.words .refusal {{ border-left: 4px solid {figures.MERGED}; padding: 0.6rem 0.9rem; background: #fdf1e9; color: #3b1a00; }}
+.panels {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(270px, 100%), 1fr)); gap: 0.7rem; }}
+.panels img, .chart img {{ width: 100%; max-width: 30rem; background: white; border-radius: 6px; display: block; }}
+.chart {{ display: grid; grid-template-columns: repeat(auto-fit, minmax(min(330px, 100%), 1fr)); gap: 0.9rem; align-items: start; }}
+.chart img {{ max-width: 34rem; }}
+.legend {{ display: flex; flex-wrap: wrap; gap: 0.2rem 1.1rem; font-size: 0.9rem; margin: 0.3rem 0 0.5rem; }}
+.legend i {{ display: inline-block; width: 1.1em; height: 0.8em; margin-right: 0.4em; }}
+.legend i.many {{ background: linear-gradient(90deg, {", ".join(figures.GROUPS[:3])}); }}
+.legend i.dot {{ width: 0.55em; height: 0.55em; border: 1.5px solid currentColor; border-radius: 50%; background: white; }}
+.legend i.dashes {{ height: 0; border-top: 2.5px dashed {figures.MERGED}; vertical-align: middle; }}
+.legend i.line {{ height: 0; border-top: 3px solid currentColor; vertical-align: middle; }}
+.words table {{ border-collapse: collapse; font-size: 0.92rem; width: auto; }}
+.words th, .words td {{ padding: 0.18rem 0.55rem; text-align: right; border: 0 !important; border-bottom: 1px solid #8884 !important; }}
+.words table, .words tr {{ border: 0 !important; }}
+.words td {{ white-space: nowrap; }}
+@media (max-width: 500px) {{ .words th, .words td {{ padding: 0.15rem 0.3rem; font-size: 0.85rem; }} }}
+.words th:first-child, .words td:first-child {{ text-align: left; padding-left: 0; }}
+""" + "".join(f".group-{j + 1} {{ border-left: 5px solid {colour} !important; }}\n" for j, colour in enumerate(figures.GROUPS))
+
+
+def build() -> gr.Blocks:
+    """The page, not yet served. It calls nobody: no telemetry, no fonts or scripts from elsewhere, no record of what was tried."""
+    with gr.Blocks(title="diffurn explore", analytics_enabled=False) as page:
+        _words(INTRODUCTION)
+        with gr.Row():
+            with gr.Column(scale=2, min_width=300, elem_classes="controls"):
+                urn, group_rows = _urn_controls()
+            with gr.Column(scale=5, min_width=300):
+                refusal = gr.HTML(visible=False, elem_classes="words", padding=False)
+                _words(ABOUT_DRAWS)
+                with gr.Row():
+                    number = gr.Radio(
+                        [(f"{choice:,}", choice) for choice in NUMBERS], value=1_000, label="draws to compare with", min_width=250, scale=3
+                    )
+                    seed = gr.Number(0, label="seed", precision=0, minimum=0, maximum=LARGEST_SEED, min_width=90, scale=1)
+                    fresh = gr.Button("Draw again", min_width=110, scale=1)
+                panels = _words("")
+                _words(ABOUT_MERGED)
+                merged = _words("")
+                _words(ABOUT_GRADIENTS)
+                question = _question_controls()
+                chart = _words("")
+        # Values come as they were typed: gradio would answer those out of range with an error of its own.
+        quiet = {"show_progress": "hidden", "api_visibility": "private", "preprocess": False}
+        # Of the steps of a moving slider the last one counts. Seeds are torch's own, so nothing may draw in between.
+        live = {**quiet, "trigger_mode": "always_last", "concurrency_limit": 1, "concurrency_id": "urn"}
+        moved = [page.load, seed.change, *(control.input for control in urn)]
+        gr.on([*moved, number.input], show_law, [*urn, number, seed], [refusal, panels, merged], **live)
+        gr.on([*moved, *(control.input for control in question)], show_gradient, [*urn, *question, seed], [chart], **live)
+        fresh.click(lambda seed: (int(seed or 0) + 1) % LARGEST_SEED, seed, seed, **quiet)
+        groups, (function, group, threshold, _) = urn[1], question
+        groups.input(_visible_groups, [groups, group], [*group_rows, group], **quiet)
+        function.input(_visible_choices, function, [group, threshold], **quiet)
+    return page
+
+
+def _words(text: str) -> gr.HTML:
+    return gr.HTML(text, elem_classes="words", padding=False)
+
+
+def _urn_controls() -> tuple[list[Any], list[Any]]:
+    """Law, number of groups, draws, all group sizes, all weights; and the rows of the groups, to be shown or hidden."""
+    law = gr.Radio([FISHER, WALLENIUS], value=FISHER, label="law")
+    _words(LAWS)
+    groups = gr.Slider(2, MOST_GROUPS, GROUPS, step=1, label="groups", buttons=[])
+    draws = gr.Slider(1, MOST_DRAWS, DRAWS, step=1, label="n, balls drawn", buttons=[])
+    sizes, weights, rows = [], [], []
+    for j in range(MOST_GROUPS):
+        with gr.Row(visible=j < GROUPS, elem_classes=f"group-{j + 1}") as row:
+            sizes.append(gr.Slider(0, MOST_BALLS, GROUP_SIZES[j], step=1, label=f"m{subscript(j)}", min_width=130, buttons=[]))
+            weights.append(
+                gr.Slider(
+                    -MOST_DOUBLINGS,
+                    MOST_DOUBLINGS,
+                    LOG2_WEIGHTS[j],
+                    step=0.1,
+                    label=f"log₂\N{NO-BREAK SPACE}ω{subscript(j)}",
+                    min_width=130,
+                    buttons=[],
+                )
+            )
+        rows.append(row)
+    _words('<p class="hint">m: balls of a group. log₂ ω: at 0 the importance is 1, and each step of 1 doubles it.</p>')
+    return [law, groups, draws, *sizes, *weights], rows
+
+
+def _question_controls() -> list[Any]:
+    """Function, group, threshold, temperature."""
+    with gr.Row():
+        function = gr.Dropdown(list(FUNCTIONS), value="count", label="f(x)", min_width=280, scale=2)
+        group = gr.Slider(1, GROUPS, 2, step=1, label="of group", min_width=130, buttons=[])
+        threshold = gr.Slider(1, MOST_BALLS, 3, step=1, label="threshold", min_width=130, buttons=[], visible=False)
+        temperature = gr.Slider(*TEMPERATURES, 0.5, step=0.05, label="τ", min_width=130, buttons=[])
+    return [function, group, threshold, temperature]
+
+
+def _visible_groups(groups: Any, group: Any) -> list[Any]:
+    """Rows for the groups there are, and a choice among them."""
+    groups = min(max(2, int(groups or 0)), MOST_GROUPS)
+    choice = {"maximum": groups} if (group or 0) <= groups else {"maximum": groups, "value": groups}
+    return [*(gr.update(visible=j < groups) for j in range(MOST_GROUPS)), gr.update(**choice)]
+
+
+def _visible_choices(function: str) -> list[Any]:
+    return [gr.update(visible=FUNCTIONS[function] != DIVERSITY), gr.update(visible=FUNCTIONS[function] == THRESHOLD)]
+
+
+def _setting(law: str, groups: Any, draws: Any, *controls: Any) -> Setting:
+    groups = numbers.whole("The number of groups", groups, 2, MOST_GROUPS)
+    sizes, weights = controls[:MOST_GROUPS], controls[MOST_GROUPS:]
+    return numbers.as_setting(law, draws, sizes[:groups], weights[:groups])
+
+
+def _refusal(problem: ValueError) -> str:
+    return f'<p class="refusal">{html.escape(str(problem))}</p>'
+
+
+def _seed(value: Any) -> int:
+    return numbers.whole("The seed", value, 0, LARGEST_SEED)
+
+
+def show_law(*controls: Any) -> tuple[Any, str, str]:
+    """What the page says about the urn: a refusal or nothing, the panels, and how far the merged law is off."""
+    *urn, number, seed = controls
+    try:
+        setting = _setting(*urn)
+        drawn = numbers.draw(setting, number, _seed(seed))
+    except ValueError as problem:
+        return gr.update(value=_refusal(problem), visible=True), "", ""
+    law = numbers.law_of(setting)
+    exact = numbers.marginals(law.outcomes, law.probabilities, setting.largest)
+    shares = numbers.shares(drawn, setting.largest)
+    merged = numbers.merged_probabilities(setting) if setting.law == FISHER else None
+    merged_marginals = None if merged is None else numbers.marginals(law.outcomes, merged, setting.largest)
+    pictures = []
+    for j, (size, weight) in enumerate(zip(setting.group_sizes, setting.weights, strict=True)):
+        shown = slice(0, min(size, setting.draws) + 1)
+        title = f"m = {size}, ω = {weight:.3g}, mean {law.mean[j]:.2f} ± {law.deviation[j]:.2f}"
+        figure = figures.marginal(
+            j, title, exact[shown, j], shares[shown, j], None if merged_marginals is None else merged_marginals[shown, j]
+        )
+        pictures.append(figures.as_image(figure, f"Probabilities of the counts of group {j + 1}: {title}"))
+    marks = [("many", "exact"), ("dot", f"share of {number:,} draws")] + ([] if merged is None else [("dashes", "merged, as in the paper")])
+    panels = figures.legend(marks) + f'<div class="panels">{"".join(pictures)}</div>'
+    if merged is None or merged_marginals is None:
+        return (
+            gr.update(value="", visible=False),
+            panels,
+            "<p>The shortcut stands for Fisher's law; choose it to see how far off it is.</p>",
+        )
+    return gr.update(value="", visible=False), panels, _merged_table(law, exact, merged, merged_marginals)
+
+
+def _merged_table(law: numbers.Law, exact: Any, merged: Any, merged_marginals: Any) -> str:
+    """Means and distances, group by group and for all groups at once."""
+    distances = numbers.total_variation(exact, merged_marginals).tolist()
+    means = (merged @ law.outcomes).tolist()
+    rows = [[f"group {j + 1}", f"{law.mean[j]:.3f}", f"{mean:.3f}", f"{distances[j]:.4f}"] for j, mean in enumerate(means)]
+    rows.append(["all at once", "", "", f"{numbers.total_variation(law.probabilities, merged):.4f}"])
+    caption = "<p class='hint'>Total variation is the most by which the two laws can disagree about the probability of anything.</p>"
+    return _table(["", "mean, exact", "mean, merged", "total variation"], rows) + caption
+
+
+def show_gradient(*controls: Any) -> str:
+    """The chart of gradients with its table, or nothing where there is no such urn."""
+    *urn, function, group, threshold, temperature, seed = controls
+    try:
+        setting = _setting(*urn)
+    except ValueError:
+        return ""  # the sentence stands above
+    groups = len(setting.group_sizes)
+    try:
+        chosen = numbers.whole("The group", group, 1, MOST_GROUPS)
+        question = Question(FUNCTIONS[function], min(chosen, groups) - 1, numbers.whole("The threshold", threshold, 1, MOST_BALLS))
+        temperature = numbers.number("τ", temperature, *TEMPERATURES)
+        found = numbers.gradient(setting, question, temperature, GRADIENTS, _seed(seed))
+    except ValueError as problem:
+        return _refusal(problem)
+    marks = [("line", "exact"), *((figures.ESTIMATORS[name], name) for name in found.estimates)]
+    chart = figures.as_image(figures.gradient(found), "The gradient in each log ω, exact and as estimated")
+    return figures.legend(marks) + f'<div class="chart">{chart}<div>{_in_words(setting, question, found)}</div></div>'
+
+
+def _in_words(setting: Setting, question: Question, found: Gradient) -> str:
+    name = f"x<sub>{question.group + 1}</sub>"
+    formulas = {
+        COUNT: name,
+        SQUARE: f"{name}²",
+        SPREAD: f"({name} − E {name})²",
+        THRESHOLD: f"[{name} ≥ {question.threshold}]",
+        DIVERSITY: "1 − Σ(x<sub>j</sub>/n)²",
+    }
+    notes = {
+        COUNT: "Linear in the counts: the exact gradient of the mean is all it takes.",
+        SQUARE: "It curves, and straight-through estimates are a little biased.",
+        SPREAD: "Its average is the variance. Where f curves this much, straight-through estimates can be far off.",
+        THRESHOLD: "Its average is a probability. A threshold is flat, so rank indicators carry the gradient.",
+        DIVERSITY: "How often two balls of the draw, each picked from all of it, differ in group.",
+    }
+    text = f"<p><b>f(x) = {formulas[question.function]}</b>, on average {found.value:.4g}.<br>{notes[question.function]}</p>"
+    if not found.estimates:
+        return text + "<p>Wallenius' law has no estimator for a threshold: the exact gradient stands alone.</p>"
+    rows = [[name, _ratio(estimate.bias), _ratio(estimate.spread)] for name, estimate in found.estimates.items()]
+    table = _table(["", "bias", "spread"], rows) + "<p class='hint'>Both relative to the length of the exact gradient.</p>"
+    if setting.law == WALLENIUS:
+        table += "<p class='hint'>rsample of Wallenius' law sends gradients back by ∂ mean / ∂ log ω.</p>"
+    return text + table
+
+
+def _ratio(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.2f}"
+
+
+def _table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    head = "".join(f"<th>{column}</th>" for column in columns)
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    return f"<table><tr>{head}</tr>{body}</table>"
