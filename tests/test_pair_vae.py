@@ -134,3 +134,19 @@ def test_stacked_adam_is_torchs_adam_with_a_rate_for_each_model():
             (own @ x).sin().sum().backward()
             optimizer.step()
     torch.testing.assert_close(stacked.detach(), torch.stack(list(single)).detach(), rtol=1e-10, atol=1e-12)
+
+
+def test_stacked_adam_takes_gradients_from_copies_and_lets_them_follow():
+    generator = torch.Generator().manual_seed(1)
+    parameter = torch.nn.Parameter(torch.randn(2, 3, 4, generator=generator))
+    single = torch.nn.Parameter(parameter.detach().clone())
+    copy = parameter.detach().bfloat16().requires_grad_()
+    ours, theirs = StackedAdam([parameter], torch.full((2,), 1e-3), copies=[copy]), torch.optim.Adam([single], lr=1e-3)
+    for _ in range(30):
+        (copy.double() * torch.randn(2, 3, 4, generator=generator)).sin().sum().backward()
+        single.grad = copy.grad.double()
+        ours.step()
+        theirs.step()
+        assert copy.grad is None
+    torch.testing.assert_close(parameter.detach(), single.detach(), rtol=1e-10, atol=1e-12)
+    assert torch.equal(copy.detach(), parameter.detach().bfloat16())

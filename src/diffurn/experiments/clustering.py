@@ -69,6 +69,7 @@ class Options:
         evaluate_every: epochs between evaluations.
         layer_epochs: of our own pretraining, each layer.
         joint_epochs: of our own pretraining, all layers together.
+        half: networks compute in bfloat16 (on a GPU).
         budget_seconds: stop after so many seconds; the same command then goes on from there.
         compiled: fuse the small operations of a step by torch.compile; takes a minute to start, for long runs on a GPU.
         seed: of the choice of items that are left out, and of everything else beside `seeds`.
@@ -96,6 +97,7 @@ class Options:
     evaluate_every: int = 10
     layer_epochs: int = 20
     joint_epochs: int = 100
+    half: bool = True
     budget_seconds: float | None = None
     compiled: bool = False
     seed: int = 0
@@ -209,7 +211,7 @@ class Study:
         batches = Batches([self.items] * len(seeds), seeds, options.batch_size, BLOCK, options.latent, CLASSES)
         annealing = ExponentialAnnealing(options.hottest, options.coldest, max(1, round(options.annealing * options.epochs * length)))
         schedule = Schedule(options.learning_rate, options.decay, DECAY_EPOCHS * length, options.smallest_rate, annealing)
-        return Training(model, self.train, batches, schedule, options.compiled)
+        return Training(model, self.train, batches, schedule, options.compiled, options.half and self.device.type == "cuda")
 
     @property
     def _model(self) -> VaDE:

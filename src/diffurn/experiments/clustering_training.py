@@ -8,11 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.func import functional_call
 
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments.stack_training import StackTraining
-from diffurn.models.pretraining import as_pixels, fused_adam
-from diffurn.models.stacked import Batches
+from diffurn.models.pretraining import as_pixels
+from diffurn.models.stacked import Batches, StackedAdam, half_copies
 from diffurn.models.vade import VaDE
 
 
@@ -47,40 +48,48 @@ class Training(StackTraining):
         batches: which of them each model sees.
         schedule: of learning rate and temperature.
         compiled: whether ``torch.compile`` fuses the many small operations of a step.
+        half: whether the networks compute in bfloat16; parameters and their updates stay as they are.
     """
 
-    def __init__(self, model: VaDE, images: Tensor, batches: Batches, schedule: Schedule, compiled: bool = False) -> None:
+    def __init__(
+        self, model: VaDE, images: Tensor, batches: Batches, schedule: Schedule, compiled: bool = False, half: bool = False
+    ) -> None:
         super().__init__(model, len(model.means), 1, images.device)
         self.images, self.batches, self.schedule = images, batches, schedule
-        self.optimizer = fused_adam(list(model.parameters()), schedule.learning_rate)
         self.temperature = torch.ones((), device=images.device)
         self.vade = model
-        self._elbo = torch.compile(model.elbo, fullgraph=True, dynamic=False) if compiled else model.elbo
+        self._copies = half_copies(model) if half else {}
+        names, parameters = zip(*model.named_parameters(), strict=True)
+        rates = torch.full((len(model.means),), schedule.learning_rate, device=images.device)
+        self.optimizer = StackedAdam(parameters, rates, compiled, [self._copies.get(name) for name in names])
+        self._losses = torch.compile(self._losses_of, fullgraph=True, dynamic=False) if compiled else self._losses_of
+
+    def _losses_of(self, numbers: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
+        elbo: Tensor = functional_call(self.vade, self._copies, (as_pixels(self.images[numbers]), normal, gumbel, self.temperature))
+        return -elbo
 
     def _train_step(self) -> None:
-        numbers, normal, gumbel = self.batches.next()
-        loss = -self._elbo(as_pixels(self.images[numbers]), normal, gumbel, self.temperature)
+        loss = self._losses(*self.batches.next())
         torch.where(self.active, loss, 0.0).sum().backward()
         self.optimizer.step()
-        self.optimizer.zero_grad(set_to_none=True)
         self.sums += loss.detach().unsqueeze(-1)
 
     def _prepare(self, steps: int) -> None:
         self.batches.refill(steps)
         self.vade.retilt()
         self.temperature.fill_(self.schedule.temperature(self.step))
-        for group in self.optimizer.param_groups:
-            group["lr"].fill_(self.schedule.rate(self.step))
+        self.optimizer.rates.fill_(self.schedule.rate(self.step))
+        self.optimizer.renew_copies()
 
     def _moments(self, parameter: nn.Parameter) -> Sequence[Tensor]:
-        return [self.optimizer.state[parameter][name] for name in ("exp_avg", "exp_avg_sq")]
+        return self.optimizer.moments(parameter)
 
     def state(self) -> dict[str, Any]:
-        return {**super().state(), "optimizer": self.optimizer.state_dict(), "batches": self.batches.state()}
+        return {**super().state(), "optimizer": self.optimizer.state(), "batches": self.batches.state()}
 
     def load_state(self, state: dict[str, Any]) -> None:
         super().load_state(state)
-        self.optimizer.load_state_dict(state["optimizer"])
+        self.optimizer.load_state(state["optimizer"])
         self.batches.load_state(state["batches"])
 
 

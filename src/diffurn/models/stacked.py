@@ -95,6 +95,16 @@ def to_gumbel_(uniforms: Tensor) -> None:
     uniforms.copy_(-torch.log(-torch.log(uniforms.clamp(limits.tiny, 1 - limits.eps / 2))))  # both logs finite
 
 
+def half_copies(model: nn.Module) -> dict[str, Tensor]:
+    """bfloat16 copies of the weights and biases of all stacked linear layers, by name: leaves of their own, for ``functional_call``.
+
+    Computing with copies that stay reads half the bytes of casting the weights in every step, and so do their gradients.
+    """
+    layers = [(f"{name}.", layer) for name, layer in model.named_modules() if isinstance(layer, StackedLinear)]
+    own = {prefix + name: parameter for prefix, layer in layers for name, parameter in layer.named_parameters()}
+    return {name: parameter.detach().to(torch.bfloat16).requires_grad_() for name, parameter in own.items()}
+
+
 class StackedAdam:
     """Adam (Kingma, Ba 2015) with a learning rate of its own for every model of a stack.
 
@@ -102,12 +112,21 @@ class StackedAdam:
         parameters: each with a leading dimension of models.
         rates: one a model, (S,); a captured step reads them anew each time.
         compiled: fuse the update by ``torch.compile``.
+        copies: of the parameters in another precision, in the same order, None for those that have none. Gradients are taken from them
+            where they are, and they follow the parameters.
     """
 
     DECAYS, EPSILON = (0.9, 0.999), 1e-8
 
-    def __init__(self, parameters: Sequence[nn.Parameter], rates: Tensor, compiled: bool = False) -> None:
+    def __init__(
+        self,
+        parameters: Sequence[nn.Parameter],
+        rates: Tensor,
+        compiled: bool = False,
+        copies: Sequence[Tensor | None] | None = None,
+    ) -> None:
         self.parameters = list(parameters)
+        self.copies = [None for _ in self.parameters] if copies is None else list(copies)
         self.rates = rates
         self.firsts = [torch.zeros_like(parameter) for parameter in self.parameters]
         self.seconds = [torch.zeros_like(parameter) for parameter in self.parameters]
@@ -118,12 +137,19 @@ class StackedAdam:
     def step(self) -> None:
         """Moves the parameters by their gradients, and forgets these."""
         self.steps.add_(1)
-        moving = [place for place, parameter in enumerate(self.parameters) if parameter.grad is not None]
-        parameters = [self.parameters[place] for place in moving]
-        moments = [self.firsts[place] for place in moving], [self.seconds[place] for place in moving]
-        self._update(parameters, *moments, [parameter.grad for parameter in parameters], self.rates, self.steps)
-        for parameter in self.parameters:
-            parameter.grad = None
+        leaves = [parameter if copy is None else copy for parameter, copy in zip(self.parameters, self.copies, strict=True)]
+        moving = [place for place, leaf in enumerate(leaves) if leaf.grad is not None]
+        everything = (self.parameters, self.copies, self.firsts, self.seconds, [leaf.grad for leaf in leaves])
+        self._update([tuple(values[place] for values in everything) for place in moving], self.rates, self.steps)
+        for leaf in leaves:
+            leaf.grad = None
+
+    @torch.no_grad()
+    def renew_copies(self) -> None:
+        """For parameters that something else has set."""
+        for parameter, copy in zip(self.parameters, self.copies, strict=True):
+            if copy is not None:
+                copy.copy_(parameter)
 
     def moments(self, parameter: nn.Parameter) -> tuple[Tensor, Tensor]:
         """First and second, of one of the parameters."""
@@ -140,15 +166,19 @@ class StackedAdam:
                 value.copy_(other)
 
 
-def _adam_update_(parameters: Any, firsts: Any, seconds: Any, gradients: Any, rates: Tensor, steps: Tensor) -> None:
+def _adam_update_(moving: Sequence[Any], rates: Tensor, steps: Tensor) -> None:
+    """Of every parameter: itself, its copy, first and second moment and gradient."""
     slow, slower = StackedAdam.DECAYS
     scale = rates / (1 - slow**steps)
     root = (1 - slower**steps).sqrt()
-    for parameter, first, second, gradient in zip(parameters, firsts, seconds, gradients, strict=True):
+    for parameter, copy, first, second, given in moving:
+        gradient = given.to(first.dtype)
         first.lerp_(gradient, 1 - slow)
-        second.lerp_(gradient.square(), 1 - slower)
-        rate = scale.view(-1, *[1] * (parameter.ndim - 1))
-        parameter.sub_(rate * first / (second.sqrt() / root + StackedAdam.EPSILON))
+        second.mul_(slower).addcmul_(gradient, gradient, value=1 - slower)
+        per_scale = (1 / scale).view(-1, *[1] * (parameter.ndim - 1))
+        parameter.addcdiv_(first, torch.addcmul(StackedAdam.EPSILON * per_scale, second.sqrt(), per_scale / root), value=-1)
+        if copy is not None:
+            copy.copy_(parameter)
 
 
 class Batches:

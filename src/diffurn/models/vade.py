@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from diffurn.models.priors import Law, Prior
-from diffurn.models.stacked import Groups, rectified, stacked_layers
+from diffurn.models.stacked import Groups, linear_layers, rectified, stacked_layers
 
 
 class VaDE(nn.Module):
@@ -70,12 +70,12 @@ class VaDE(nn.Module):
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of q(z|x), each (S, B, D)."""
-        mean, log_variance = rectified(self.encoder, x).chunk(2, -1)
+        mean, log_variance = _through(self.encoder, x).chunk(2, -1)
         return mean, log_variance
 
     def decode(self, z: Tensor) -> Tensor:
         """Log-odds of the pixels."""
-        return rectified(self.decoder, z)
+        return _through(self.decoder, z)
 
     def log_responsibilities(self, z: Tensor, laws: Sequence[Law]) -> Tensor:
         """log q(c|x) from z (S, B, D), by Bayes' rule: (S, B, K)."""
@@ -89,6 +89,10 @@ class VaDE(nn.Module):
         if log_variance is not None:
             terms = terms + torch.exp(log_variance.unsqueeze(-2) - log_scale)
         return -0.5 * (terms.sum(-1) + self.latent * math.log(2 * math.pi))
+
+    def forward(self, x: Tensor, normal: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
+        """`elbo`."""
+        return self.elbo(x, normal, gumbel, temperature)
 
     def elbo(self, x: Tensor, normal: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
         """The evidence lower bound per sample, averaged over the batch: (S,).
@@ -114,3 +118,8 @@ class VaDE(nn.Module):
             own_log_q, own_gumbel = (self.groups.of(values, place) for values in (log_q, gumbel))
             parts.append(law.expected_log_prob(own_log_q, own_gumbel, temperature))
         return self.groups.joined(parts)
+
+
+def _through(layers: nn.ModuleList, x: Tensor) -> Tensor:
+    """In the precision of the layers, which may be a lower one; the result in that of x again."""
+    return rectified(layers, x.to(linear_layers(layers)[0].weight.dtype)).to(x.dtype)
