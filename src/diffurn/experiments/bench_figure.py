@@ -12,6 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from diffurn.experiments.bench_cells import AXES, LAWS
 from diffurn.experiments.bench_tables import Growth
+from diffurn.experiments.drawing import plain
 
 # Told apart by marker as well as by colour, and by colour-blind readers too.
 STYLES: dict[str, dict[str, Any]] = {
@@ -90,6 +91,5 @@ def _panel(panel: Any, drawn: Sequence[Growth], quantity: str, title: str, label
         panel.text(across, down, text, transform=panel.transAxes, va="top", size=9, color=_style(growth.contender)["color"])
     panel.set_title(title, size=9)
     panel.set_xlabel(label, size=8)
+    plain(panel)
     panel.tick_params(labelsize=8)
-    panel.grid(alpha=0.25)
-    panel.spines[["top", "right"]].set_visible(False)

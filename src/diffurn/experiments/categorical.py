@@ -23,6 +23,7 @@ from torch.nn.functional import gumbel_softmax, log_softmax
 
 from diffurn import FisherHypergeometric, GumbelSoftmax
 from diffurn.experiments import harness
+from diffurn.experiments.drawing import plain
 from diffurn.experiments.harness import Engine, Progress, Results, Table, Workspace
 from diffurn.experiments.paper import paper
 
@@ -221,9 +222,7 @@ def figure(results: Results) -> dict[str, Figure]:
     right.text(0.02, 0.03, "the urn: none, before any training", transform=right.transAxes, size=9)
     right.legend(frameon=False, fontsize=9)
     for panel in (left, right):
-        panel.grid(alpha=0.25)
-        panel.set_axisbelow(True)
-        panel.spines[["top", "right"]].set_visible(False)
+        plain(panel)
     return {"categorical": figure}
 
 

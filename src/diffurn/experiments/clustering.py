@@ -33,7 +33,9 @@ from diffurn.experiments.clustering_scores import confusion, correlation, scores
 from diffurn.experiments.clustering_training import Schedule, Training, assigned_clusters
 from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
 from diffurn.experiments.paper import paper
+from diffurn.experiments.records import rounded
 from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
+from diffurn.experiments.tables import mean_and_deviation, with_deviation
 from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import prior_named
 from diffurn.models.stacked import Batches
@@ -297,8 +299,8 @@ class Study:
             "ari": round(score.ari, 6),
             "classes": score.classes,
             "sizes": sizes.tolist(),
-            "weights": _rounded(weights),
-            "shares": _rounded(shares),
+            "weights": rounded(weights.tolist()),
+            "shares": rounded(shares.tolist()),
             "correlation": {name: round(correlation(values, of_matched_class), 4) for name, values in followers.items()},
         }
 
@@ -329,10 +331,6 @@ def _data(options: Options) -> Images:
         raise RunError(str(error)) from error
 
 
-def _rounded(values: Tensor) -> list[float]:
-    return [float(f"{value:.6g}") for value in values.tolist()]
-
-
 def models_of(results: Results) -> list[dict[str, Any]]:
     return [model for record in results.records.values() for model in record["models"]]
 
@@ -346,15 +344,9 @@ def table(results: Results) -> list[Table]:
     return [_comparison(results), _claim(results), _every_run(results)]
 
 
-def mean_and_deviation(values: list[float]) -> str:
-    """In percent; the deviation is that of a sample, as of five runs."""
-    spread = torch.tensor(values, dtype=torch.float64) * 100
-    return f"{spread.mean():.1f} ± {spread.std():.1f}" if len(values) > 1 else f"{spread.mean():.1f}"
-
-
 def _papers(version: float, metric: str, prior: str) -> str | None:
     stated = paper("clustering")["by_dataset"].get(version_name(version), {}).get(metric, {}).get(prior.partition("-")[0])
-    return None if stated is None else f"{stated['mean']:.1f} ± {stated['deviation']:.1f}"
+    return None if stated is None else with_deviation(**stated, digits=1)
 
 
 def _comparison(results: Results) -> Table:
@@ -366,7 +358,7 @@ def _comparison(results: Results) -> Table:
             row: list[Any] = [version_name(version), prior]
             for metric in METRICS:
                 row += [
-                    mean_and_deviation([end[metric] for end in ends]),
+                    mean_and_deviation([100 * end[metric] for end in ends], digits=1),
                     _papers(version, metric, prior) if options.dataset == "mnist" else None,
                 ]
             rows.append(row)

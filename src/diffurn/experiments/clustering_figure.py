@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-COLOURS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
+from diffurn.experiments.drawing import COLOURS, plain
+
 # What may follow the frequencies of the classes: label, style, and how far beside the class it is drawn.
 MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
     "weights": ("π", {"marker": "v", "color": "#D55E00", "markeredgewidth": 0}, -0.2),
@@ -24,11 +25,6 @@ Models = Sequence[dict[str, Any]]
 
 def _of(models: Models, version: float, prior: str) -> list[dict[str, Any]]:
     return [model for model in models if model["version"] == version and model["prior"] == prior]
-
-
-def _plain(panel: Any) -> None:
-    panel.grid(alpha=0.25)
-    panel.spines[["top", "right"]].set_visible(False)
 
 
 def accuracies(models: Models, versions: Mapping[float, str], priors: Sequence[str], stated: Mapping[str, Any]) -> Figure:
@@ -49,7 +45,7 @@ def accuracies(models: Models, versions: Mapping[float, str], priors: Sequence[s
                 panel.errorbar([aside], [paper["mean"]], [paper["deviation"]], **bar)
         panel.set_title(name, size=10)
         panel.set_xlabel("epoch", size=9)
-        _plain(panel)
+        plain(panel)
     panels[0].set_ylabel("test accuracy (%)", size=9)
     handles = [
         Line2D([], [], color=colour, linewidth=2, label=prior) for colour, prior in zip(itertools.cycle(COLOURS), priors, strict=False)
@@ -76,7 +72,7 @@ def weights(models: Models, versions: Mapping[float, str], priors: Sequence[str]
                 for kind, (_, style, aside) in MARKS.items():
                     values = np.array(final[kind]) / np.sum(final[kind])
                     panel.plot(np.array(final["classes"]) + aside, values, linestyle="", markersize=4.5, alpha=0.7, **style)
-            _plain(panel)
+            plain(panel)
             if column == 0:
                 panel.set_ylabel(prior, size=9)
         panels[0, column].set_title(name, size=10)

@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from diffurn.experiments.drawing import plain
+
 # What each study varies, and its urn.
 STUDIES = {
     "weight": ("ω₂", "m = (200, 200, 200), n = 180, ω = (1, ω₂, 1)."),
@@ -136,6 +138,5 @@ def remark(records: list[dict[str, Any]]) -> Figure:
     for panel in (left, right):
         panel.set_xticks(values, [f"{value:g}" for value in values])
         panel.set_xlim(values[0] - 0.5, values[-1] + 0.5)
-        panel.grid(alpha=0.25)
-        panel.spines[["top", "right"]].set_visible(False)
+        plain(panel)
     return figure

@@ -31,6 +31,8 @@ from diffurn.exact.conditionals import merged
 from diffurn.experiments import harness, minimal_figure
 from diffurn.experiments.harness import Engine, Progress, Results, Table, Workspace
 from diffurn.experiments.optimum import minimiser
+from diffurn.experiments.records import rounded
+from diffurn.experiments.tables import mean_and_deviation
 
 NAME = "minimal"
 GROUP_SIZES, DRAWS = (200, 200, 200), 180
@@ -98,11 +100,7 @@ def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any
 def _by_data_set(values: Tensor, shape: tuple[int, int]) -> Any:
     """[seed][data set][...], to six digits: enough for any figure, and short."""
     values = values.reshape(*shape, *values.shape[1:])
-    return _rounded(values.tolist())
-
-
-def _rounded(values: Any) -> Any:
-    return [_rounded(value) for value in values] if isinstance(values, list) else float(f"{values:.6g}")
+    return rounded(values.tolist())
 
 
 def estimator(options: Options, name: str) -> Estimator:
@@ -260,7 +258,7 @@ def _estimates(results: Results, source: str) -> Table:
     order = ("likelihood", "covariance", "loss", "gumbel-exact", "merged_loss", "gumbel-merged")
     rows = []
     for place, weight in enumerate(results.options.second_weights):
-        cells = [_mean_and_deviation(values[name][:, place]) for name in order]
+        cells = [mean_and_deviation(values[name][:, place].tolist(), digits=3) for name in order]
         rows.append([f"{weight:g}", f"{truth(results)[place]:.3f}", *cells])
     notes = [
         f"Means of {results.options.seeds} seeds (± standard deviation). Each gradient stands to the right of the answer it looks for: the "
@@ -273,10 +271,6 @@ def _estimates(results: Results, source: str) -> Table:
         rows,
         notes,
     )
-
-
-def _mean_and_deviation(values: Tensor) -> str:
-    return f"{values.mean():.3f} ± {values.std():.3f}" if len(values) > 1 else f"{values.mean():.3f}"
 
 
 def _losses(results: Results, source: str) -> Table:

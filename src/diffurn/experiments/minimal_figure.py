@@ -12,6 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
+from diffurn.experiments.drawing import plain
+
 NAMES = {
     "covariance": "exact covariance",
     "gumbel-exact": "exact Gumbel chain",
@@ -54,8 +56,7 @@ def curves(records: dict[str, dict[str, Any]], weights: Sequence[float], title: 
         _same_range(panels[:, column], log=column < 2)
         panels[-1, column].set_xlabel("step", size=9)
     for panel in panels.ravel():
-        panel.grid(alpha=0.2)
-        panel.spines[["top", "right"]].set_visible(False)
+        plain(panel)
     handles = [Line2D([], [], color=colours(place), label=f"ω₂ = {weight:g}") for place, weight in enumerate(weights)]
     handles.append(Line2D([], [], color="grey", linestyle=":", label="the urn's log ω, centred"))
     figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9, handlelength=1.2)
@@ -88,8 +89,7 @@ def errors(errors: dict[str, dict[str, Tensor]], weights: Sequence[float]) -> Fi
         panel.set_title("data of Fisher's law" if source == "exact" else "data of the merged chain", size=10)
         panel.set_xlabel("ω₂", size=10)
         panel.set_xticks(list(weights), [f"{weight:g}" for weight in weights])
-        panel.grid(alpha=0.25)
-        panel.spines[["top", "right"]].set_visible(False)
+        plain(panel)
     panels[0].set_ylabel("error of log ω̂₂ - (log ω̂₁ + log ω̂₃)/2", size=10)
     marks = [Line2D([], [], linestyle="", label=f"{NAMES[name]}, each seed", **style) for name, style in STYLES.items()]
     lines = [

@@ -29,9 +29,10 @@ from diffurn.data.stored import held
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments import harness, pairs_figure, pairs_tables
 from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
-from diffurn.experiments.pairs_evaluation import Findings, evaluate, pictures_of, rounded, test_draws
+from diffurn.experiments.pairs_evaluation import Findings, evaluate, pictures_of, test_draws
 from diffurn.experiments.pairs_scores import downstream
 from diffurn.experiments.pairs_training import PairDraws, PairTraining, Source
+from diffurn.experiments.records import rounded
 from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
 from diffurn.models.pair_vae import Losses, PairVAE
 from diffurn.models.views import method_named

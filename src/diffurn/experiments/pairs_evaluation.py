@@ -13,6 +13,7 @@ from diffurn.data.pairs import Pairs, uniforms_per_pair
 from diffurn.experiments.pairs_scores import Latents
 from diffurn.experiments.pairs_training import Draws, PairTraining, facts_of
 from diffurn.experiments.pictures import packed
+from diffurn.experiments.records import rounded
 from diffurn.models.pair_vae import Losses, PairVAE, standard_kl
 from diffurn.models.stacked import to_gumbel_
 
@@ -106,7 +107,7 @@ def _final(losses: list[float], active: int, profile: list[float], independent: 
     for number in np.unique(truly):
         counts[str(number)] = np.bincount(independent[truly == number].sum(-1), minlength=independent.shape[-1] + 1).tolist()
     numbers = {name: rounded(named[name]) for name in ("loss", "reconstruction", "kl")}
-    return {**numbers, "active": active, "counts": counts, "profile": [rounded(value) for value in profile]}
+    return {**numbers, "active": active, "counts": counts, "profile": rounded(profile)}
 
 
 @torch.no_grad()
@@ -135,7 +136,3 @@ def _traversals(model: PairVAE, start: Tensor) -> Tensor:
 
 def _packed(pictures: Tensor) -> str:
     return packed((pictures * 255).round().to(torch.uint8).cpu().numpy())
-
-
-def rounded(value: float) -> float:
-    return float(f"{value:.6g}")

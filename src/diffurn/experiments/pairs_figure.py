@@ -13,7 +13,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from diffurn.experiments.clustering_figure import COLOURS
+from diffurn.experiments.drawing import COLOURS, plain
 from diffurn.experiments.pairs_records import (
     VARIED,
     Ablation,
@@ -84,12 +84,6 @@ def _style(place: int) -> dict[str, Any]:
     }
 
 
-def _plain(panel: Any) -> None:
-    panel.grid(alpha=0.25)
-    panel.spines[["top", "right"]].set_visible(False)
-    panel.tick_params(labelsize=9)
-
-
 def _legend(figure: Figure, handles: list[Any], columns: int) -> None:
     figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
 
@@ -144,7 +138,7 @@ def _errors(panel: Any, models: Sequence[Model], places: Mapping[int | None, flo
     panel.set_yscale("function", functions=(_root, _square))
     panel.set_yticks([number**2 for number in range(latents + 1)])
     panel.set_ylim(-0.05, max(1.0, panel.dataLim.y1) * 1.08)
-    _plain(panel)
+    plain(panel)
 
 
 def _root(values: Any) -> Any:
@@ -186,7 +180,7 @@ def _independent(panel: Any, models: Sequence[Model], latents: int) -> None:
     panel.set(xlim=(-0.3, factors + 0.3), ylim=(-0.3, latents + 0.3), xticks=range(factors + 1), yticks=range(latents + 1))
     panel.set_xlabel(f"{factors}−s, factors that differ", size=10)
     panel.set_ylabel(f"mean {INDEPENDENT}", size=10)
-    _plain(panel)
+    plain(panel)
 
 
 def _columns(models: Sequence[Model], rows: int, height: float) -> tuple[Figure, Any, list[int | None]]:
@@ -195,7 +189,7 @@ def _columns(models: Sequence[Model], rows: int, height: float) -> tuple[Figure,
     figure = Figure(figsize=(max(3.1 * len(settings), 6) + 0.6, height), layout="constrained", dpi=160)
     panels = figure.subplots(rows, len(settings), sharex=True, sharey="row", squeeze=False)
     for panel in panels.ravel():
-        _plain(panel)
+        plain(panel)
     for panel, shared in zip(panels[0], settings, strict=True):
         panel.set_title("random s" if shared is None else f"s = {shared}", size=11)
     return figure, panels, settings
@@ -290,7 +284,7 @@ def ablation(found: Sequence[Ablation]) -> Figure:
         for panel, measured in zip(column, rows, strict=True):
             for place, each in enumerate(own):
                 _ablated(panel, each, measured, place)
-            _plain(panel)
+            plain(panel)
         values = sorted({value for each in own for value in each.models})
         column[-1].set_xscale("log" if values[0] > 0 else "linear")
         column[-1].set_xticks(values, [plain_number(value) for value in values])

@@ -38,23 +38,12 @@ from diffurn.experiments.pairs_records import (
     shown_shared,
 )
 from diffurn.experiments.paper import paper
-from diffurn.experiments.tables import Cell, Table
+from diffurn.experiments.tables import Cell, Table, mean_and_deviation, with_deviation
 
 BASELINES = ("label", "ada")
 DATASETS = {"arm": "rendered arm scenes with the factors of mpi3d", "sprites": "Sprites", "mpi3d_toy": "mpi3d toy"}
 # ŝ follows s where it rises by at least this part of what s does.
 FOLLOWS = 0.5
-
-
-def mean_and_deviation(values: Sequence[float], digits: int = 2, tight: bool = False) -> str | None:
-    """The deviation is that of a sample, as of a few seeds; tight is for tables of many columns."""
-    if len(values) < 2:
-        return f"{values[0]:.{digits}f}" if values else None
-    return _with_deviation(statistics.fmean(values), statistics.stdev(values), digits, tight)
-
-
-def _with_deviation(mean: float, deviation: float, digits: int, tight: bool) -> str:
-    return f"{mean:.{digits}f}{'±' if tight else ' ± '}{deviation:.{digits}f}"
 
 
 def _cells(models: Sequence[Model], names: Iterable[str], digits: int = 2, tight: bool = False) -> list[Cell]:
@@ -164,7 +153,7 @@ def _knowledge(models: Sequence[Model], options: Any) -> Table:
 
 def _stated(method: str, shared: int | None, part: str) -> str | None:
     found = paper("pairs_downstream")["by_method"].get(shown(family(method)), {}).get(str(shared), {}).get(part)
-    return None if found is None else _with_deviation(**found, digits=2, tight=True)
+    return None if found is None else with_deviation(**found, digits=2, tight=True)
 
 
 def _claims(models: Sequence[Model]) -> Table:

@@ -39,6 +39,11 @@ def as_plain_json(value: Any, what: str) -> Any:
         raise ValueError(f"{what} must be plain JSON (finite numbers, strings, lists and dicts): {error}") from None
 
 
+def rounded(values: Any) -> Any:
+    """A number, or lists of them, to six digits: enough for any figure, and short."""
+    return [rounded(value) for value in values] if isinstance(values, list) else float(f"{values:.6g}")
+
+
 def write_atomically(path: Path, content: bytes) -> None:
     """The new content or, on any failure, the old one: never a part."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}{_TEMPORARY}")

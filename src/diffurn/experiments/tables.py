@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -77,6 +78,22 @@ def text(cell: Cell) -> str:
     if _is_unbounded(cell):
         return "∞" if cell == math.inf else "−∞"
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def mean_and_deviation(values: Sequence[float], digits: int = 2, tight: bool = False) -> str | None:
+    """The deviation is that of a sample, as of a few seeds; tight is for tables of many columns.
+
+    Example:
+        >>> mean_and_deviation([1.0, 2.0, 3.0]), mean_and_deviation([1.0], digits=1)
+        ('2.00 ± 1.00', '1.0')
+    """
+    if len(values) < 2:
+        return f"{values[0]:.{digits}f}" if values else None
+    return with_deviation(statistics.fmean(values), statistics.stdev(values), digits, tight)
+
+
+def with_deviation(mean: float, deviation: float, digits: int, tight: bool = False) -> str:
+    return f"{mean:.{digits}f}{'±' if tight else ' ± '}{deviation:.{digits}f}"
 
 
 def _is_empty(cell: Cell) -> bool:
