@@ -423,7 +423,7 @@ def test_json_is_printed_alone_and_only_what_was_asked_for_is_measured(tiny_grid
     [
         (["--only", "cdf"], "there is no operation 'cdf' to measure; choose among log_prob, moments"),
         (["--seconds", "0"], "seconds is 0.0, but must be above 0"),
-        (["--device", "abacus"], "device 'abacus' cannot be used"),
+        (["--device", "abacus"], "there is no device 'abacus': choose cpu, cuda or cuda:0"),
     ],
 )
 def test_wrong_options_are_one_sentence_and_exit_status_2(arguments: list[str], sentence: str, tmp_path: Path) -> None:

@@ -300,7 +300,7 @@ def rewrite(path: Path, **changes: object) -> None:
         (lambda out: (out / "options.json").write_text("{}"), [], "options.json is not a file of a diffurn run"),
         (lambda out: (out / "options.json").write_text('{"format": 1}'), [], "lacks the experiment"),
         (lambda out: (out / "options.json").unlink(), [], "is neither empty nor a run directory"),
-        (lambda out: None, ["--device", "cuda:77"], "torch sees no CUDA device" if not torch.cuda.is_available() else "other options"),
+        (lambda out: None, ["--device", "cuda:77"], "torch sees no CUDA device" if not torch.cuda.is_available() else "cannot be used"),
     ],
 )
 @pytest.mark.usefixtures("tiny_on_the_command_line")

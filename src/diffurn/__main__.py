@@ -1,5 +1,24 @@
-"""``python -m diffurn``: the command `diffurn`, where the package is on the path but not installed."""
+"""The command `diffurn`, also as ``python -m diffurn``: it starts without the extras, and says which are missing."""
 
-from diffurn.cli import app
+from __future__ import annotations
 
-app(prog_name="diffurn")
+import sys
+
+from diffurn import __version__
+
+
+def main() -> None:
+    try:
+        from diffurn.cli import app
+
+        app(prog_name="diffurn")
+    except ModuleNotFoundError as missing:  # the library itself needs torch alone
+        if sys.argv[1:] == ["--version"]:
+            print(f"diffurn {__version__}")
+            return
+        print(f"diffurn: this command needs {missing.name}: pip install 'diffurn[experiments]'", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

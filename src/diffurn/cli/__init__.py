@@ -4,11 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-try:
-    import rich  # noqa: F401
-    import typer
-except ImportError as missing:  # the library itself needs torch alone
-    raise SystemExit(f"the command line needs {missing.name}: pip install 'diffurn[experiments]'") from None
+import typer
 
 from diffurn import __version__
 from diffurn.cli import bench, explore, fit, report, reproduce, sample

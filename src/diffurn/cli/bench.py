@@ -10,10 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import track
 
-from diffurn.cli.output import progress_bar, refuse, refusing, standard_output
+from diffurn.cli.output import progress_bar, refuse, refusing, replacing, standard_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -97,17 +95,24 @@ def gradients(
     """Judge every estimator of gradients through a draw: bias, spread, time and memory against the exact gradient."""
     from diffurn.experiments import gradients as experiment
 
-    options = experiment.Options(draws, slow_draws, seed, device)
-    errors = Console(stderr=True)
-    judgements = list(track(experiment.run(options), "judging", total=experiment.number_of_judgements(), console=errors, transient=True))
+    with refusing(ValueError, about="--device: "):
+        options = experiment.Options(draws, slow_draws, seed, device)
+    with refusing(OSError, about=f"--out {out}: "):
+        out.mkdir(parents=True, exist_ok=True)
+    judgements, total = [], experiment.number_of_judgements()
+    with progress_bar("judging") as progress:
+        for judgement in experiment.run(options):
+            judgements.append(judgement)
+            progress(len(judgements), total)
     report = experiment.report(options, judgements)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / "gradients.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-    experiment.figure(judgements).savefig(out / "gradients.png")
+    with replacing("--out", out / "gradients.json") as file:
+        file.write((json.dumps(report, indent=1, ensure_ascii=False) + "\n").encode())
+    with replacing("--out", out / "gradients.png") as file:
+        experiment.figure(judgements).savefig(file, format="png")
     if as_json:
         typer.echo(json.dumps(report, ensure_ascii=False))
     else:
-        console = Console()
+        console = standard_output()
         for table in experiment.tables(judgements):
             console.print(table)
         console.print(f"records and figure: {out}", highlight=False)

@@ -52,12 +52,15 @@ def reproduce(
 def _options(modules: dict[str, Any], quick: bool, asked: dict[str, str]) -> dict[str, Any]:
     """Options of every experiment; of several, each takes the settings it has a field for."""
     from diffurn.experiments import settings
+    from diffurn.experiments.records import RunError
 
     options = {name: module.Options.quick() if quick else module.Options() for name, module in modules.items()}
     fields = {name: settings.field_names(each) for name, each in options.items()}
     nobodys = [option for option in asked if not any(option in names for names in fields.values())]
     if asked.get("device") == "cpu":  # where there is no choice of device, it is this one
         nobodys = [option for option in nobodys if option != "device"]
+    if "device" in nobodys:
+        raise RunError(f"--device {asked['device']}: {', '.join(modules)} computes on the CPU alone; leave --device out")
     taken = {name: {option: text for option, text in asked.items() if option in [*fields[name], *nobodys]} for name in options}
     return {name: settings.with_settings(each, taken[name]) for name, each in options.items()}
 
@@ -66,7 +69,10 @@ def _options(modules: dict[str, Any], quick: bool, asked: dict[str, str]) -> dic
 def _progress(name: str) -> Iterator[Callable[[int, int, str], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn(), TextColumn("left:"))
     # Units may take hours, so the estimate looks at all of them, not at the last half minute.
-    with Progress(*columns, TimeRemainingColumn(), console=Console(stderr=True), transient=True, speed_estimate_period=1e9) as bar:
+    console = Console(stderr=True)
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not console.is_terminal, speed_estimate_period=1e9
+    ) as bar:
         task = bar.add_task(name, total=None)
 
         def tell(done: int, total: int, unit: str) -> None:

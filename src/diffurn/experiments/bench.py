@@ -22,7 +22,7 @@ from diffurn.experiments.bench_biasedurn import MissingError, RProcess, biased_u
 from diffurn.experiments.bench_cells import OPERATIONS, Case, Problem, Sweep, sweeps
 from diffurn.experiments.bench_contenders import Contender, within_torch
 from diffurn.experiments.bench_measure import CannotDoError, Limits, Measured, OutOfTimeError, available_bytes, expected
-from diffurn.experiments.environment import environment
+from diffurn.experiments.environment import environment, usable_device
 
 # A forecast must be this far beyond the limit before ours is not even tried.
 _DOUBT = 5
@@ -52,10 +52,7 @@ class Options:
             raise ValueError(f"there is no operation {unknown[0]!r} to measure; choose among {', '.join(OPERATIONS)}")
         if not self.seconds > 0:
             raise ValueError(f"seconds is {self.seconds}, but must be above 0")
-        try:
-            torch.empty(0, device=self.device)
-        except (RuntimeError, AssertionError) as problem:
-            raise ValueError(f"device {self.device!r} cannot be used: {str(problem).splitlines()[0]}") from None
+        usable_device(self.device)
 
 
 @dataclass

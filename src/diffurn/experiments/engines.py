@@ -159,4 +159,7 @@ def named(name: str, address: str | None = None) -> Engine:
         raise RunError(f"there is no engine {name!r}: choose local or ray")
     if name == "local" and address is not None:
         raise RunError("an address is for the ray engine: add --engine ray, or leave the address out")
-    return Ray(address) if name == "ray" else local
+    if name == "local":
+        return local
+    _import_ray()  # what is missing is said before anything begins
+    return Ray(address)

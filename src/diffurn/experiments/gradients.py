@@ -27,7 +27,7 @@ from rich.table import Table
 from torch import Tensor
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, score_surrogate
-from diffurn.experiments.environment import environment
+from diffurn.experiments.environment import environment, usable_device
 
 Objective = Callable[[Tensor], Tensor]
 # One marker and colour a family of estimators, told apart by colour-blind readers too.
@@ -189,6 +189,9 @@ class Options:
     slow_draws: int = 4_000
     seed: int = 0
     device: str = "cpu"
+
+    def __post_init__(self) -> None:
+        usable_device(self.device)
 
 
 def _cases() -> Iterator[tuple[Problem, str, Estimate, bool]]:

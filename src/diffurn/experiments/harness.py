@@ -62,6 +62,7 @@ from typing import Any
 import torch
 
 from diffurn.experiments.engines import Engine, Job, local, same_everywhere
+from diffurn.experiments.environment import device_named, usable_device
 from diffurn.experiments.records import RunDirectory, RunError, provenance, read_json, write_atomically, write_json
 from diffurn.experiments.tables import Table
 from diffurn.experiments.workspace import Workspace
@@ -122,20 +123,23 @@ def run(
         engine: where the units run; in this process by default.
         progress: told how far the run is.
     """
+    engine = engine or local
+    device = _device(options, engine)
     if out is None:
         with tempfile.TemporaryDirectory(prefix="diffurn-") as folder:
-            return _run(experiment, options, RunDirectory(Path(folder)), engine or local, progress)
+            return _run(experiment, options, device, RunDirectory(Path(folder)), engine, progress)
     directory = RunDirectory(Path(out).resolve())
     with directory.locked():
-        results = _run(experiment, options, directory, engine or local, progress)
+        results = _run(experiment, options, device, directory, engine, progress)
         _publish(experiment, results, directory.path)
     return results
 
 
-def _run(experiment: ModuleType, options: Any, directory: RunDirectory, engine: Engine, progress: Progress | None) -> Results:
+def _run(
+    experiment: ModuleType, options: Any, device: torch.device, directory: RunDirectory, engine: Engine, progress: Progress | None
+) -> Results:
     units = experiment.units(options)
     _require_file_names(units)
-    device = _device(options, engine)
     directory.claim(experiment.NAME, options, units)
     with same_everywhere():
         environment = provenance(device)
@@ -171,12 +175,9 @@ def _require_file_names(units: list[str]) -> None:
 def _device(options: Any, engine: Engine) -> torch.device:
     name = getattr(options, "device", "cpu")
     try:
-        device = torch.device(name)
-    except RuntimeError:
-        raise RunError(f"there is no device {name!r}: choose cpu, cuda or cuda:0") from None
-    if device.type == "cuda" and engine is local and not torch.cuda.is_available():
-        raise RunError(f"the device {name} was asked for, but torch sees no CUDA device")
-    return device
+        return usable_device(name) if engine is local else device_named(name)  # a cluster may have what this machine lacks
+    except ValueError as problem:
+        raise RunError(str(problem)) from None
 
 
 def _publish(experiment: ModuleType, results: Results, directory: Path) -> None:
