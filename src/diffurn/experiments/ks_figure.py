@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import BoundaryNorm
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from diffurn.experiments.drawing import plain
+from diffurn.experiments.drawing import plain, sequence_colours
 
 # What each study varies, and its urn.
 STUDIES = {
@@ -62,15 +61,11 @@ def study(records: list[dict[str, Any]], symbol: str, urn: str) -> Figure:
     return figure
 
 
-def _colours(records: list[dict[str, Any]]) -> Any:
-    return colormaps["turbo"].resampled(len(records))
-
-
 def _histogram(panel: Any, records: list[dict[str, Any]], comparison: str, group: int) -> None:
     """Filled: what was drawn. Line: what it is compared with."""
     sampler = "exact" if comparison == "exact" else "merged"
     for index, record in enumerate(records):
-        colour = _colours(records)(index)
+        colour = sequence_colours(len(records))(index)
         drawn = np.array(record["histograms"][sampler][group])
         wanted = np.array(record["histograms"]["scipy"][group] if comparison == "paper" else record["marginals"][group])
         counts = np.arange(len(drawn))
@@ -83,7 +78,7 @@ def _histogram(panel: Any, records: list[dict[str, Any]], comparison: str, group
 
 def _colour_bar(figure: Figure, panels: list[Any], records: list[dict[str, Any]], symbol: str) -> None:
     edges = np.arange(len(records) + 1)
-    colours = ScalarMappable(BoundaryNorm(edges, len(records)), _colours(records))
+    colours = ScalarMappable(BoundaryNorm(edges, len(records)), sequence_colours(len(records)))
     bar = figure.colorbar(colours, ax=panels, ticks=edges[:-1] + 0.5, aspect=50, pad=0.01, alpha=0.6)
     bar.ax.set_yticklabels([f"{record['value']:g}" for record in records])
     bar.ax.set_title(symbol, size=10)

@@ -7,12 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from matplotlib import colormaps
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from diffurn.experiments.drawing import plain
+from diffurn.experiments.drawing import plain, sequence_colours
 
 NAMES = {
     "covariance": "exact covariance",
@@ -35,7 +34,7 @@ def curves(records: dict[str, dict[str, Any]], weights: Sequence[float], title: 
     figure = Figure(figsize=(16, 8.6), layout="constrained", dpi=150)
     figure.suptitle(f"learning ω through draws, {title} (mean of {len(records['covariance']['final'])} seeds)", size=12)
     panels = figure.subplots(3, 5, sharex=True)
-    colours = colormaps["turbo"].resampled(len(weights))
+    colours = sequence_colours(len(weights))
     for row, (name, record) in enumerate(records.items()):
         average = {kind: np.array(record[kind]).mean(0) for kind in record if isinstance(record[kind], list)}
         for place, weight in enumerate(weights):
