@@ -6,7 +6,7 @@ BIN       := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-explore lint format types docs bench clean
+.PHONY: help demo test test-slow test-explore lint format types docs dist newcomer licences glance bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -53,6 +53,29 @@ types: $(INSTALLED) ## check the types of the library
 
 docs: .venv/.docs ## build the site in build/docs/html: examples executed, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/docs/doctrees docs build/docs/html
+
+.venv/.release: $(INSTALLED)
+	$(BIN)/python -m pip install --editable '.[release]' --constraint constraints.txt
+	@touch $@
+
+# Files are as old as the commit. What is in the sdist must build the sdist again, and the wheel, byte by byte.
+dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
+dist: .venv/.release ## wheel and sdist in dist/, built twice to the same bytes, and checked
+	rm -rf dist build/dist
+	$(BIN)/python -m build --no-isolation --outdir dist
+	mkdir -p build/dist/again && tar -xzf dist/*.tar.gz -C build/dist
+	$(BIN)/python -m build --no-isolation --outdir build/dist/again build/dist/diffurn-*/
+	diff -r dist build/dist/again
+	$(BIN)/python -m twine check --strict dist/*
+
+newcomer: dist ## try the wheel as a stranger would, in an empty environment: alone, then with extras
+	$(PYTHON) tools/newcomer.py dist/*.whl
+
+licences: .venv/.docs .venv/.release ## list what the package depends on, with licences, in THIRD_PARTY.md
+	$(BIN)/python tools/licences.py
+
+glance: ## bring the README's table of results up to date
+	$(PYTHON) tools/glance.py
 
 bench: $(INSTALLED) ## time the library
 	$(BIN)/python -m pytest benchmarks --benchmark-enable --benchmark-columns=median,iqr,ops,rounds

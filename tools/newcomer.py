@@ -1,0 +1,122 @@
+"""Tries a wheel as a stranger would, in an empty folder and a fresh environment: alone, then with extras. Run by `make newcomer`.
+
+Every failure that a person can make on the way must end with exit status 2, one sentence that says what to do, and no traceback.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import tempfile
+import venv
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+COUNTS = "m_foxes,x_foxes,m_rabbits,x_rabbits,m_hares,x_hares\n10,3,50,20,30,4\n12,4,44,18,35,3\n"
+TABLES = {
+    "counts.csv": COUNTS,
+    "typo.csv": COUNTS.replace("x_foxes", "x_foxs"),
+    "words.csv": COUNTS.replace("10,3", "10,three"),
+    "too-many.csv": COUNTS.replace("10,3", "10,30"),
+    "empty.csv": "",
+}
+ALONE = {"fit counts.csv": "this command needs", "reproduce ks": "pip install 'diffurn[experiments]'"}
+REFUSED = {
+    "fit missing.csv": "there is no such file",
+    "fit typo.csv": "column 'm_foxes': has no column 'x_foxes' beside it",
+    "fit words.csv": "line 2, column 'x_foxes': 'three' is not a number",
+    "fit too-many.csv": "30 drawn, but only 10 available",
+    "fit empty.csv": "the file is empty",
+    "fit counts.csv --reference cats": "the groups are foxes, rabbits, hares",
+    "fit counts.csv --covariate age": "neither a column 'age' nor",
+    "fit counts.csv --figure picture.bmp": "must end in .png, .svg or .pdf",
+    "sample --group-sizes 3,x --draws 2 --weights 1,2": "'x' is not a number",
+    "reproduce kolmogorov": "choose one of ks",
+    "reproduce ks --device cuda": "leave --device out",
+    "reproduce ks --engine ray": "pip install 'diffurn[cluster]'",
+    "report nowhere": "is not a run directory",
+}
+WITHOUT_GPU = {
+    "reproduce pairs --quick --device cuda": "torch sees no CUDA device: choose cpu",
+    "bench --quick --device cuda": "torch sees no CUDA device: choose cpu",
+    "bench gradients --device cuda": "torch sees no CUDA device: choose cpu",
+}
+
+
+class Newcomer:
+    """A fresh environment and an empty folder."""
+
+    def __init__(self, place: Path, wheel: Path) -> None:
+        venv.create(place / "venv", with_pip=True)
+        self.bin = place / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
+        self.wheel, self.folder = wheel, place / "empty"
+        self.folder.mkdir()
+        for name, text in TABLES.items():
+            (self.folder / name).write_text(text, encoding="utf-8")
+
+    def install(self, extra: str = "") -> None:
+        constraints = ["--constraint", str(ROOT / "constraints.txt")]
+        self._run("python", "-m", "pip", "install", "--quiet", *constraints, f"{self.wheel}{extra}", check=True)
+
+    def python(self, code: str) -> str:
+        return self._run("python", "-W", "ignore", "-c", code, check=True).stdout  # torch without NumPy warns, once
+
+    def works(self, command: str, *words: str) -> None:
+        done = self._run("diffurn", *command.split())
+        missing = [word for word in words if word not in done.stdout]
+        self._tell(command, done.returncode == 0 and not missing, done)
+
+    def is_refused(self, command: str, sentence: str) -> None:
+        done = self._run("diffurn", *command.split())
+        said = " ".join(done.stderr.split())
+        self._tell(command, done.returncode == 2 and sentence in said and "Traceback" not in said, done)
+
+    def _run(self, program: str, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+        command = [str(self.bin / program), *arguments]
+        return subprocess.run(
+            command,
+            cwd=self.folder,
+            check=check,
+            text=True,
+            encoding="utf-8",
+            stdout=subprocess.PIPE,
+            stderr=None if check else subprocess.PIPE,
+        )
+
+    def _tell(self, command: str, fine: bool, done: subprocess.CompletedProcess[str]) -> None:
+        print(f"{'ok  ' if fine else 'FAIL'} diffurn {command}")
+        if not fine:
+            sys.exit(f"exit status {done.returncode}\n{done.stdout}{done.stderr}")
+
+
+def readme() -> tuple[str, str]:
+    """The code of the README, and what it says it prints."""
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    code, output = ("\n".join(re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)) for kind in ("python", "text"))
+    return code, output
+
+
+def main(wheel: Path) -> None:
+    with tempfile.TemporaryDirectory() as place:
+        newcomer = Newcomer(Path(place), wheel.resolve())
+        newcomer.install()
+        code, output = readme()
+        assert newcomer.python(code) == output, "the README's code prints something else"
+        print("ok   the README's code, with torch alone")
+        newcomer.works("--version", "diffurn ")
+        for command, sentence in ALONE.items():
+            newcomer.is_refused(command, sentence)
+        newcomer.install("[experiments]")
+        newcomer.works("--version", "diffurn ")
+        newcomer.works("fit counts.csv --reference rabbits --figure importance.png", "rabbits", "importance.png")
+        newcomer.works("fit --example titanic --reference Crew", "5.278")
+        gpu = newcomer.python("import torch; print(torch.cuda.is_available())").strip() == "True"
+        for command, sentence in (REFUSED | ({} if gpu else WITHOUT_GPU)).items():
+            newcomer.is_refused(command, sentence)
+        left = {path.name for path in newcomer.folder.iterdir()} - {*TABLES, "importance.png"}
+        assert not left, f"refused commands left {left} behind"
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]))
