@@ -73,7 +73,7 @@ def shell(command: str, folder: Path | str = ".") -> None:
     os.chdir(folder)
     try:
         with mock.patch("rich.console._is_jupyter", return_value=False):  # as in a terminal, not as in a notebook
-            outcome = CliRunner().invoke(app, shlex.split(command)[1:], env={"COLUMNS": "88"})
+            outcome = CliRunner().invoke(app, shlex.split(command)[1:], env={"COLUMNS": "88", "FORCE_COLOR": None})
     finally:
         os.chdir(before)
     print(f"$ {command}", *filter(None, [outcome.output.strip("\n")]), sep="\n")

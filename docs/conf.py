@@ -38,6 +38,8 @@ myst_heading_anchors = 3
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"  # the docstrings say what an argument means, in words and shapes
 napoleon_use_rtype = False
+napoleon_use_ivar = True
+toc_object_entries_show_parents = "hide"
 
 nb_execution_raise_on_error = True
 nb_execution_timeout = 120
@@ -75,7 +77,10 @@ def _mathml(formula: str, display: str) -> str:
         after = "0" if match["open"] else "0.17em"
         return f'<mo lspace="0.17em" rspace="{after}">{match["name"].lstrip(chr(92))}</mo>{match["open"]}'
 
-    return _FUNCTION.sub(spaced, convert(formula.translate(str.maketrans(_SIGNS)), display=display))
+    converted = convert(formula.translate(str.maketrans(_SIGNS)), display=display)
+    if "<mi>&</mi>" in converted:  # what the converter does not know, it copies
+        raise ValueError(f"this formula has an environment other than split, align and array: {formula}")
+    return _FUNCTION.sub(spaced, converted)
 
 
 def _visit_math(self: Any, node: nodes.math) -> None:
@@ -90,5 +95,18 @@ def _visit_math_block(self: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
+# Docstrings are read in terminals as well, so they say ω_j; here that becomes a subscript, but for code and formulas.
+_LITERAL = re.compile(r"(``.+?``|:\w+:`.+?`|`.+?`)")
+_SUBSCRIPT = re.compile(r"(?<![\w.])([A-Za-zΣω])_([a-z]|group)(?!\w)")
+
+
+def _set_subscripts(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+    for place, line in enumerate(lines):
+        pieces = _LITERAL.split(line)
+        if not re.match(r"\s*(>>>|\.\.)", line) and "\\" not in "".join(pieces[::2]):
+            lines[place] = "".join(piece if odd % 2 else _SUBSCRIPT.sub(r"\1\\ :sub:`\2`", piece) for odd, piece in enumerate(pieces))
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("autodoc-process-docstring", _set_subscripts, priority=900)  # after napoleon
     app.add_html_math_renderer("mathml", (_visit_math, None), (_visit_math_block, None))

@@ -140,6 +140,7 @@ class FisherHypergeometric(Urn):
 
     @property
     def mean(self) -> Tensor:
+        """E[x], shape (..., c)."""
         small = self._small()
         if small is None:
             return self._vanishing(exact.mean(*self.tilted), self._never_drawn())
@@ -149,6 +150,7 @@ class FisherHypergeometric(Urn):
 
     @property
     def variance(self) -> Tensor:
+        """Var[x_j] of each group, shape (..., c)."""
         return self._vanishing(exact.variance(*self.tilted), self._fixed())
 
     @property
@@ -163,6 +165,7 @@ class FisherHypergeometric(Urn):
         return exact.mode(self._detached_log_weights(), self.group_sizes.double(), self.draws.double()).to(self.dtype)
 
     def entropy(self) -> Tensor:
+        """-E[log P(x)] in nats, shape (...)."""
         return exact.entropy(*self.tilted).to(self.dtype)
 
     def marginal_log_prob(self, value: Any) -> Tensor:

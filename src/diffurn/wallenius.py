@@ -62,10 +62,12 @@ class WalleniusHypergeometric(Urn):
 
     @property
     def mean(self) -> Tensor:
+        """E[x], shape (..., c)."""
         return arrivals.mean(*self._operands()).to(self.dtype)
 
     @property
     def variance(self) -> Tensor:
+        """Var[x_j] of each group, shape (..., c)."""
         return self.covariance_matrix.diagonal(dim1=-2, dim2=-1)
 
     @property

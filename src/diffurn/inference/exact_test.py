@@ -43,7 +43,7 @@ class ExactTest:
 
     @cached_property
     def odds_ratio(self) -> Tensor:
-        """The conditional maximum likelihood estimate: the odds ω whose law has the observed count as its mean.
+        """The conditional maximum likelihood estimate, the odds ω whose law has the observed count as its mean.
 
         It is 0 or inf at the ends of the support, and nan where a margin is zero.
         """
