@@ -71,3 +71,11 @@ def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         line = text.count("\n", 0, cell.start("code"))
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile("\n" * line + cell["code"], str(page), "exec"), namespace)
+
+
+def test_every_package_that_is_asked_for_is_in_the_list_of_licences() -> None:
+    project = (DOCS.parent / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0].partition("dependencies = ")[2]
+    asked = {name.lower().replace("_", "-") for name in re.findall(r'"([A-Za-z][\w-]*)(?:\[\w+\])?>=', project)}
+    listed = set(re.findall(r"^\| ([\w.-]+) \|", (DOCS.parent / "THIRD_PARTY.md").read_text(encoding="utf-8"), re.MULTILINE))
+    assert "torch" in asked
+    assert asked <= listed, f"run `make licences`: {asked - listed} missing from THIRD_PARTY.md"
