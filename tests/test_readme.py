@@ -3,12 +3,16 @@
 import contextlib
 import io
 import re
+import runpy
 from pathlib import Path
 from typing import Any
 
+import pytest
 import torch
 
-README = Path(__file__).parents[1] / "README.md"
+ROOT = Path(__file__).parents[1]
+README = ROOT / "README.md"
+LINK = re.compile(r"\]\((?P<target>[^)#\s]+)[^)]*\)")
 CODE_THEN_OUTPUT = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL)
 
 
@@ -22,3 +26,15 @@ def test_readme_code_prints_what_the_readme_shows() -> None:
         with contextlib.redirect_stdout(printed):
             exec(compile(block["code"], str(README), "exec"), namespace)
         assert printed.getvalue() == (block["output"] or "")
+
+
+def test_results_in_the_readme_are_those_of_the_records() -> None:
+    glance = runpy.run_path(str(ROOT / "tools" / "glance.py"))
+    (shown,) = glance["BLOCK"].findall(README.read_text(encoding="utf-8"))
+    assert shown == glance["table"](), "run `make glance`"
+
+
+@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
+def test_links_lead_somewhere(name: str) -> None:
+    for target in LINK.findall((ROOT / name).read_text(encoding="utf-8")):
+        assert target.startswith("https://") or (ROOT / target).is_file(), f"{name} links to {target}, but there is no such file"
