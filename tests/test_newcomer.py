@@ -39,7 +39,7 @@ def test_import_brings_nothing_but_the_package_and_the_standard_library() -> Non
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
     assert "diffurn.fisher" in loaded
     assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"diffurn"}
-    assert not [name for name in loaded if re.match(r"diffurn\.(cli|experiments|models|data)", name)]
+    assert not [name for name in loaded if re.match(r"diffurn\.(cli|experiments|explore|models|data)", name)]
 
 
 @pytest.mark.usefixtures("without")
@@ -49,6 +49,14 @@ def test_without_extras_a_command_says_what_to_install(monkeypatch: pytest.Monke
         main()
     assert ended.value.code == 2
     assert capsys.readouterr() == ("", "diffurn: this command needs typer: pip install 'diffurn[experiments]'\n")
+
+
+@pytest.mark.usefixtures("without")
+def test_without_extras_the_page_names_its_own(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(sys, "argv", ["diffurn", "explore"])
+    with pytest.raises(SystemExit):
+        main()
+    assert "pip install 'diffurn[explore]'" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("without")

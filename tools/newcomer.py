@@ -5,10 +5,12 @@ Every failure that a person can make on the way must end with exit status 2, one
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
 import tempfile
+import urllib.request
 import venv
 from pathlib import Path
 
@@ -21,7 +23,11 @@ TABLES = {
     "too-many.csv": COUNTS.replace("10,3", "10,30"),
     "empty.csv": "",
 }
-ALONE = {"fit counts.csv": "this command needs", "reproduce ks": "pip install 'diffurn[experiments]'"}
+ALONE = {
+    "fit counts.csv": "this command needs",
+    "reproduce ks": "pip install 'diffurn[experiments]'",
+    "explore": "pip install 'diffurn[explore]'",
+}
 REFUSED = {
     "fit missing.csv": "there is no such file",
     "fit typo.csv": "column 'm_foxes': has no column 'x_foxes' beside it",
@@ -36,6 +42,7 @@ REFUSED = {
     "reproduce ks --device cuda": "leave --device out",
     "reproduce ks --engine ray": "pip install 'diffurn[cluster]'",
     "report nowhere": "is not a run directory",
+    "explore --no-open": "pip install 'diffurn[explore]'",
 }
 WITHOUT_GPU = {
     "reproduce pairs --quick --device cuda": "torch sees no CUDA device: choose cpu",
@@ -71,6 +78,20 @@ class Newcomer:
         done = self._run("diffurn", *command.split())
         said = " ".join(done.stderr.split())
         self._tell(command, done.returncode == 2 and sentence in said and "Traceback" not in said, done)
+
+    def explores(self) -> None:
+        command = [str(self.bin / "diffurn"), "explore", "--no-open", "--port", "0"]
+        with subprocess.Popen(
+            command, cwd=self.folder, text=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+        ) as page:
+            try:
+                assert page.stdout is not None
+                address = re.search(r"http://127\.0\.0\.1:\d+", page.stdout.readline())
+                assert address, "the page has no address on this machine alone"
+                assert b"<html" in urllib.request.urlopen(address[0], timeout=60).read()
+            finally:
+                page.terminate()
+        print("ok   diffurn explore")
 
     def _run(self, program: str, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
         command = [str(self.bin / program), *arguments]
@@ -114,6 +135,8 @@ def main(wheel: Path) -> None:
         gpu = newcomer.python("import torch; print(torch.cuda.is_available())").strip() == "True"
         for command, sentence in (REFUSED | ({} if gpu else WITHOUT_GPU)).items():
             newcomer.is_refused(command, sentence)
+        newcomer.install("[explore]")
+        newcomer.explores()
         left = {path.name for path in newcomer.folder.iterdir()} - {*TABLES, "importance.png"}
         assert not left, f"refused commands left {left} behind"
 

@@ -16,7 +16,8 @@ def main() -> None:
         if sys.argv[1:] == ["--version"]:
             print(f"diffurn {__version__}")
             return
-        print(f"diffurn: this command needs {missing.name}: pip install 'diffurn[experiments]'", file=sys.stderr)
+        extra = "explore" if sys.argv[1:2] == ["explore"] else "experiments"
+        print(f"diffurn: this command needs {missing.name}: pip install 'diffurn[{extra}]'", file=sys.stderr)
         sys.exit(2)
 
 
