@@ -51,6 +51,8 @@ types: $(INSTALLED) ## check the types of the library
 	$(BIN)/python -m pip install --editable '.[docs]' --constraint constraints.txt
 	@touch $@
 
+# One thread: on small tensors several wait for each other, on a busy machine for minutes.
+docs: export OMP_NUM_THREADS := 1
 docs: .venv/.docs ## build the site in build/docs/html: examples executed, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/docs/doctrees docs build/docs/html
 

@@ -42,7 +42,7 @@ napoleon_use_ivar = True
 toc_object_entries_show_parents = "hide"
 
 nb_execution_raise_on_error = True
-nb_execution_timeout = 120
+nb_execution_timeout = 300
 nb_execution_show_tb = True
 nb_merge_streams = True
 nb_render_markdown_format = "myst"  # tables of results are Markdown
