@@ -137,8 +137,8 @@ class Options:
             channels=8,
             annealing_steps=300,
             evaluate_every=100,
-            test_pairs=1_200,
-            score_train=800,
+            test_pairs=900,
+            score_train=600,
         )
 
 
