@@ -40,7 +40,8 @@ def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes as long for a program of a hundred thousand entries as for one of ten."""
     if INTERPRETED:
         monkeypatch.setattr(kernels, "PROPOSED", 1 << 12)
-        monkeypatch.setitem(kernels.FROM_TABLES, "BLOCK", 1 << 13)
+        monkeypatch.setitem(kernels.OF_OUTCOMES, "BLOCK", 1 << 13)
+        monkeypatch.setitem(kernels.OF_CHAINS, "BLOCK", 1 << 13)
 
 
 def tilted(urn: Urn) -> tuple[Tensor, Tensor, Tensor]:
@@ -95,7 +96,7 @@ def bits(high: np.ndarray, low: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize("name", ["paper-200x3-odds-10", "biasedurn-univariate", "equal-weights-1x4-tie"])
 def test_outcomes_are_those_that_the_random_words_choose(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "new_seed", lambda device: torch.tensor([SEED], device=device))
-    number, half = 20_001, kernels.FROM_TABLES["BLOCK"]
+    number, half = 20_001, kernels.OF_OUTCOMES["BLOCK"]
     outcomes = Outcomes.build(*tilted(by_name(name)), dtype)
     counts = torch.full((number, outcomes.counts.shape[-1]), -1, dtype=dtype, device=DEVICE)
     kernels.OutcomesOnDevice.of(outcomes, DEVICE).fill(counts)
