@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diffurn.exact import TiltedUrn, marginal_tail, mean, sample
+from diffurn.exact import TiltedUrn, marginal_tail, sample, slope_of_mean
 from diffurn.exact.small import SmallUrn, inverse, reordered, with_first
 
 
@@ -36,8 +36,7 @@ class CovarianceST:
         if isinstance(urn, SmallUrn):
             law = urn.law()
             return _straight_through(law.sample(number), law.mean())
-        average = mean(*urn)
-        return _straight_through(sample(*urn, number, average.dtype), average)
+        return sample(*urn, number, urn.log_odds.dtype) + slope_of_mean(*urn)
 
     def rank_indicators(self, urn: TiltedUrn | SmallUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
         """Hard indicators forward; backward the exact gradient of P(x_group ≥ i)."""

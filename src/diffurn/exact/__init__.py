@@ -5,7 +5,7 @@ what r is, `quadrature` for the one sum behind every mass and moment, `law` for 
 """
 
 from diffurn.exact.binomial import binomial_log_pmf
-from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, variance
+from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, slope_of_mean, variance
 from diffurn.exact.marginals import entropy, marginal_log_prob, marginal_tail
 from diffurn.exact.mode import mode
 from diffurn.exact.sampling import sample
@@ -32,5 +32,6 @@ __all__ = [
     "mean",
     "mode",
     "sample",
+    "slope_of_mean",
     "variance",
 ]

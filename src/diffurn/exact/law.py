@@ -16,6 +16,7 @@ from torch import Tensor
 from diffurn.exact.autograd import ClosedForm
 from diffurn.exact.binomial import bernoulli_kl, binomial_variance
 from diffurn.exact.chunks import in_chunks
+from diffurn.exact.kernels import in_one_launch
 from diffurn.exact.quadrature import NODES, Quadrature
 from diffurn.exact.tilt import log_tilt, surplus
 
@@ -40,6 +41,7 @@ def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tens
 
 class _LogMass(ClosedForm):
     @staticmethod
+    @in_one_launch("log_mass")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         return torch.log(_evaluate("mass", log_odds, group_sizes, draws))
 
@@ -131,6 +133,7 @@ def log_masses_near(log_odds: Tensor, group_sizes: Tensor, totals: Tensor) -> Te
 
 class _Mean(ClosedForm):
     @staticmethod
+    @in_one_launch("mean")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         average = _evaluate("mean", log_odds, group_sizes, draws)
         n = draws.unsqueeze(-1)
@@ -152,8 +155,20 @@ def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _Mean.of(*_aligned(log_odds, group_sizes, draws))
 
 
+class _SlopeOfMean(_Mean):
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+        return torch.zeros_like(log_odds)
+
+
+def slope_of_mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Zeros with the derivatives of `mean`, which need not be known itself."""
+    return _SlopeOfMean.of(*_aligned(log_odds, group_sizes, draws))
+
+
 class _MeanShift(ClosedForm):
     @staticmethod
+    @in_one_launch("mean_shift")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         return _evaluate("mean_shift", log_odds, group_sizes, draws)
 
@@ -176,6 +191,7 @@ def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _MeanShift.of(*_aligned(log_odds, group_sizes, draws))
 
 
+@in_one_launch("centring_tilt")
 def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """The tilt half way between those to n - ½ and to n + ½, for covariances.
 
@@ -196,6 +212,7 @@ def _unless_determined(moment: Tensor, group_sizes: Tensor, draws: Tensor, event
     return torch.where(determined[(...,) + (None,) * event_dims], 0.0, moment)
 
 
+@in_one_launch("covariance_product")
 def covariance_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None) -> Tensor:
     """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt, unless the centring one is given."""
     centred = _centred(log_odds, group_sizes, draws, tilt)
@@ -208,6 +225,7 @@ def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _unless_determined(_evaluate("covariance", centred, group_sizes, draws), group_sizes, draws, 2)
 
 
+@in_one_launch("variance")
 def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Var[X_j] for every group, in O(c); log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)

@@ -19,14 +19,14 @@ from torch import Tensor
 from diffurn.exact.tilt import surplus
 
 # Bernstein: P(|S - ES| ≥ half_width) ≤ 2 e^-33; the aliased terms are point masses and smaller still.
-_TAIL_NATS = 33.0
+TAIL_NATS = 33.0
 # The most nodes on which |φ| can exceed e^-36 when K is `span` half-widths, over all variances (reached at σ² ≈ 17).
 NODES = {1: 25, 2: 49}
 # Up to here a c × c matrix product is faster than two cumulative sums.
 _FEW_GROUPS = 64
 
 
-def half_width(variance: Tensor, nats: float | Tensor = _TAIL_NATS) -> Tensor:
+def half_width(variance: Tensor, nats: float | Tensor = TAIL_NATS) -> Tensor:
     """Bernstein's bound: a sum of independent Bernoullis leaves mean ± half_width with probability ≤ 2 e^-nats."""
     return nats / 3 + (nats * nats / 9 + 2 * nats * variance).sqrt()
 

@@ -9,13 +9,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from diffurn.exact.kernels import in_one_launch
+
 # A ball of weight zero is given the odds e^-300: nothing in float64 can tell it from zero, and derivatives in ω survive.
 ZERO_WEIGHT_LOG_ODDS = -300.0
 
-_ITERATIONS = 12
-_SMALL_STEP = 1e-3
+ITERATIONS = 12
+SMALL_STEP = 1e-3
 
 
+@in_one_launch("log_tilt")
 def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     r"""Returns log r with :math:`\sum_j m_j \sigma(\log r + \log ω_j) ≈ n - ½`.
 
@@ -57,7 +60,7 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     high = (target / (upto - target).clamp(min=0.5)).log()
     relative = log_weights - anchor.unsqueeze(-1)
     shift = 0.5 * (low + high)
-    for _ in range(_ITERATIONS):
+    for _ in range(ITERATIONS):
         p = torch.sigmoid(relative + shift.unsqueeze(-1))
         mean = (group_sizes * p).sum(-1)
         variance = (group_sizes * p * (1 - p)).sum(-1)
@@ -66,7 +69,7 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         error = torch.logit(mean / total) - odds_of_target
         step = error * mean * (total - mean) / (total * variance)
         # A step so small is at the root, where rounding may put it a hair outside; NaN compares False and is bisected.
-        trusted = ((shift - step > low) & (shift - step < high)) | (step.abs() < _SMALL_STEP)
+        trusted = ((shift - step > low) & (shift - step < high)) | (step.abs() < SMALL_STEP)
         shift = torch.where(trusted, shift - step, 0.5 * (low + high))
     return shift - anchor
 

@@ -1,0 +1,372 @@
+r"""Triton kernels for the law: the tilt of many urns in one launch, their masses and moments in another.
+
+Each says in registers what `tilt` and `quadrature` say in some hundred operations. Numbers are float64, results agree to rounding, groups
+are read tile by tile, so that the cost is linear in their number. Nothing is differentiable: `kernels` decides who may call.
+"""
+
+# Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
+# mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped, operator"
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from diffurn.exact.draw_kernels import _log1p
+from diffurn.exact.quadrature import NODES, TAIL_NATS
+from diffurn.exact.tilt import ITERATIONS, SMALL_STEP
+
+# Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest urn, so one warp has to do.
+TILTED = 32
+# Groups that a program holds at a time: for tilts, and for a quadrature, where each meets all nodes.
+MOST_GROUPS = {"tilt": 1024, "quadrature": 64}
+# Entries of a quadrature's tile that a thread holds.
+ENTRIES = 8
+
+PADDED_NODES = triton.next_power_of_2(NODES[1])
+NATS = tl.constexpr(TAIL_NATS)
+TRUSTED_STEP = tl.constexpr(SMALL_STEP)
+SETTLED_STEP = tl.constexpr(1e-9)  # Newton squares it
+TWO_PI = tl.constexpr(2 * math.pi)
+ATAN_TERMS = tl.constexpr(12)
+
+
+@triton.jit
+def _probabilities(log_odds):
+    """σ(x) and σ(-x), both relatively accurate."""
+    odds = tl.exp(-tl.abs(log_odds))
+    rarer, commoner = odds / (1.0 + odds), 1.0 / (1.0 + odds)
+    return tl.where(log_odds > 0.0, commoner, rarer), tl.where(log_odds > 0.0, rarer, commoner)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# The tilt
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS: tl.constexpr):
+    """A tile of the groups of each urn; without balls those that are never drawn."""
+    j = tile * GROUPS + tl.arange(0, GROUPS)
+    place, inside = first[:, None] + j[None, :], exists[:, None] & (j < groups)[None, :]
+    weight = tl.load(log_weights + place, mask=inside, other=0.0)
+    size = tl.load(group_sizes + place, mask=inside, other=0.0)
+    drawable = (size > 0.0) & (weight > -float("inf"))
+    return tl.where(drawable, weight, 0.0), tl.where(drawable, size, 0.0)
+
+
+@triton.jit
+def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl.constexpr, TILES: tl.constexpr, STEPS: tl.constexpr):
+    """As `tilt.log_tilt`, but that groups of equal weight are one, and that the group of the anchor is found without sorting."""
+    nothing = tl.zeros_like(draws)
+    total, lowest, highest = nothing, nothing + float("inf"), nothing - float("inf")
+    for tile in range(TILES):
+        weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+        total += tl.sum(size, 1)
+        lowest = tl.minimum(lowest, tl.min(tl.where(size > 0.0, weight, float("inf")), 1))
+        highest = tl.maximum(highest, tl.max(tl.where(size > 0.0, weight, -float("inf")), 1))
+    target = tl.maximum(tl.minimum(draws, total), 1.0) - 0.5
+
+    # The anchor is the largest weight such that balls at least as heavy reach the target; it stays between lowest and highest.
+    while tl.max((lowest < highest).to(tl.int32)) > 0:
+        middle = 0.5 * lowest + 0.5 * highest
+        middle = tl.where(middle > lowest, middle, highest)
+        reached, above, below = nothing, nothing + float("inf"), nothing - float("inf")
+        for tile in range(TILES):
+            weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+            heavy = weight >= middle[:, None]
+            reached += tl.sum(tl.where(heavy, size, 0.0), 1)
+            above = tl.minimum(above, tl.min(tl.where(heavy & (size > 0.0), weight, float("inf")), 1))
+            below = tl.maximum(below, tl.max(tl.where(~heavy & (size > 0.0), weight, -float("inf")), 1))
+        enough = reached >= target
+        lowest, highest = tl.where(enough, above, lowest), tl.where(enough, highest, below)
+    anchor = tl.where(total > 0.0, lowest, 0.0)
+
+    before, upto = nothing, nothing
+    for tile in range(TILES):
+        weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+        before += tl.sum(tl.where(weight > anchor[:, None], size, 0.0), 1)
+        upto += tl.sum(tl.where(weight >= anchor[:, None], size, 0.0), 1)
+    odds_of_target = tl.log(target / tl.maximum(total - target, 0.5))
+    low = tl.log(tl.maximum(target - before, 0.5) / tl.maximum(total - target, 0.5))
+    high = tl.log(target / tl.maximum(upto - target, 0.5))
+    shift = 0.5 * (low + high)
+    pending, steps = exists, 0
+    while (tl.max(pending.to(tl.int32)) > 0) & (steps < STEPS):
+        mean, variance = nothing, nothing
+        for tile in range(TILES):
+            weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+            p, q = _probabilities(weight - anchor[:, None] + shift[:, None])
+            mean += tl.sum(size * p, 1)
+            variance += tl.sum(size * p * q, 1)
+        too_low = mean < target
+        low, high = tl.where(too_low, shift, low), tl.where(too_low, high, shift)
+        share = mean / total
+        step = (tl.log(share / (1.0 - share)) - odds_of_target) * mean * (total - mean) / (total * variance)
+        trusted = ((shift - step > low) & (shift - step < high)) | (tl.abs(step) < TRUSTED_STEP)
+        shift = tl.where(trusted, shift - step, 0.5 * (low + high))
+        pending = exists & ~(tl.abs(step) < SETTLED_STEP)
+        steps += 1
+    return shift - anchor
+
+
+@triton.jit
+def _tilt_kernel(
+    log_weights, group_sizes, draws, tilts, rows, groups,
+    CENTRING: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    exists = row < rows
+    n = tl.load(draws + row, mask=exists, other=0.0)
+    tilt = _log_tilt(log_weights, group_sizes, n, row * groups, exists, groups, GROUPS, TILES, STEPS)
+    if CENTRING:
+        tilt = 0.5 * (tilt + _log_tilt(log_weights, group_sizes, n + 1.0, row * groups, exists, groups, GROUPS, TILES, STEPS))
+    tl.store(tilts + row, tilt, mask=exists)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# The quadrature: one urn a program, groups against nodes
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _groups(log_odds, group_sizes, tilt, j, groups):
+    """σ(x), σ(-x) and m of some groups; those that do not exist are empty."""
+    exists = j < groups
+    x = tl.load(log_odds + j, mask=exists, other=0.0) + tilt
+    p, q = _probabilities(x)
+    return p, q, tl.load(group_sizes + j, mask=exists, other=0.0)
+
+
+@triton.jit
+def _angle(p, sine, half_sine_squared, length):
+    """The angle of q + p e^{iθ} = 1 - 2p sin²(θ/2) + i p sin θ, of known length, for p ≤ ½: halved three times, then by its series."""
+    t = p * sine / (1.0 - 2.0 * p * half_sine_squared + length)
+    for _ in tl.static_range(2):
+        t = t / (1.0 + tl.sqrt(1.0 + t * t))
+    minus_square = -t * t
+    series = tl.zeros_like(t)
+    for term in tl.static_range(ATAN_TERMS):
+        series = series * minus_square + 1.0 / (2.0 * (ATAN_TERMS - term) - 1.0)
+    return 8.0 * t * series
+
+
+@triton.jit
+def _measure(log_odds, group_sizes, tilt, draws, groups, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr):
+    """ζ on the nodes, real and imaginary, sin θ and sin²(θ/2); P(S = n) and Σm."""
+    zero = tl.full((), 0.0, tl.float64)
+    variance, exceptions, drawn_often, balls = zero, zero, zero, zero
+    for tile in range(TILES):
+        p, q, size = _groups(log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups)
+        variance += tl.sum(size * p * q)
+        exceptions += tl.sum(tl.where(p > q, -size * q, size * p))
+        drawn_often += tl.sum(tl.where(p > q, size, 0.0))
+        balls += tl.sum(size)
+    period = 2.0 * tl.floor((NATS / 3.0 + tl.sqrt(NATS * NATS / 9.0 + 2.0 * NATS * variance)) / 2.0) + 3.0
+    k = tl.arange(0, T).to(tl.float64)
+    used = 2.0 * k < period
+    theta = tl.where(used, TWO_PI * k / period, 0.0)
+    sine, half_sine = tl.sin(theta), tl.sin(0.5 * theta)
+    half_sine_squared = half_sine * half_sine
+    log_amplitude, phase = tl.zeros((T,), tl.float64), (exceptions + (drawn_often - draws)) * theta
+    for tile in range(TILES):
+        p, q, size = _groups(log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups)
+        rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
+        missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
+        log_amplitude += tl.sum(0.5 * size[:, None] * _log1p(-missing), 0)
+        angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
+        phase += tl.sum(signed * (angle - rarer * theta[None, :]), 0)
+    amplitude = tl.where(used, tl.where(k == 0.0, 1.0, 2.0) / period * tl.exp(log_amplitude), 0.0)
+    real, imaginary = amplitude * tl.cos(phase), amplitude * tl.sin(phase)
+    mass = tl.sum(real)
+    return real / mass, imaginary / mass, sine, half_sine_squared, mass, balls
+
+
+@triton.jit
+def _slopes(p, q, sine, half_sine_squared):
+    """δ_j on the nodes, as `Quadrature._slopes` has it."""
+    scale = 1.0 / (1.0 - (4.0 * p * q)[:, None] * half_sine_squared[None, :])
+    return (2.0 * (p - q))[:, None] * half_sine_squared[None, :] * scale, sine[None, :] * scale
+
+
+@triton.jit
+def _log_mass_kernel(log_odds, group_sizes, draws, values, groups, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    log_odds += row * groups
+    group_sizes += row * groups
+    _, _, _, _, mass, _ = _measure(log_odds, group_sizes, 0.0, tl.load(draws + row), groups, GROUPS, TILES, T)
+    tl.store(values + row, tl.log(mass))
+
+
+@triton.jit
+def _mean_kernel(
+    log_odds, group_sizes, draws, values, groups,
+    SHIFT: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """The mean, or what conditioning does to it."""
+    row = tl.program_id(0).to(tl.int64)
+    log_odds += row * groups
+    group_sizes += row * groups
+    n = tl.load(draws + row)
+    zr, zi, sine, half_sine_squared, _, balls = _measure(log_odds, group_sizes, 0.0, n, groups, GROUPS, TILES, T)
+    for tile in range(TILES):
+        j = tile * GROUPS + tl.arange(0, GROUPS)
+        p, q, size = _groups(log_odds, group_sizes, 0.0, j, groups)
+        dr, di = _slopes(p, q, sine, half_sine_squared)
+        b = tl.sum(zr[None, :] * dr - zi[None, :] * di, 1)
+        average = tl.where(n <= 0.0, 0.0, tl.where(n >= balls, size, size * p * (1.0 + q * b)))
+        tl.store(values + row * groups + j, size * p * q * b if SHIFT else average, mask=j < groups)
+
+
+@triton.jit
+def _widest(log_odds, group_sizes, tilt, groups, GROUPS: tl.constexpr, TILES: tl.constexpr):
+    """The group of the largest variance."""
+    widest, largest = tl.full((), 0, tl.int32), tl.full((), -1.0, tl.float64)
+    for tile in range(TILES):
+        p, q, size = _groups(log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups)
+        variance = size * p * q
+        widest = tl.where(tl.max(variance, 0) > largest, tile * GROUPS + tl.argmax(variance, 0), widest)
+        largest = tl.maximum(largest, tl.max(variance, 0))
+    return widest
+
+
+@triton.jit
+def _fluctuations(log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared):
+    """x_j = m_j p_j q_j (δ_j - b_j) on the nodes, b_j being the average of δ_j under ζ."""
+    p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
+    dr, di = _slopes(p, q, sine, half_sine_squared)
+    b, variance = tl.sum(zr[None, :] * dr - zi[None, :] * di, 1)[:, None], (size * p * q)[:, None]
+    return variance * (dr - b), variance * di
+
+
+@triton.jit
+def _covariance_kernel(
+    log_odds, group_sizes, draws, tilts, vectors, values, groups,
+    VARIANCE: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """Σ_{j≠i} Cov_ij (u_j - u_i), where Cov_ij = Σ ζ x_i x_j.
+
+    The sum over all others is the sum over all but the widest group, less the own term, plus that of the widest group: what is taken
+    away is then never larger than what remains. The variance has u = 1 in its own place and 0 in all others, and the other sign.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    log_odds += row * groups
+    group_sizes += row * groups
+    vectors += row * groups
+    tilt, n = tl.load(tilts + row), tl.load(draws + row)
+    zr, zi, sine, half_sine_squared, _, balls = _measure(log_odds, group_sizes, tilt, n, groups, GROUPS, TILES, T)
+    widest = _widest(log_odds, group_sizes, tilt, groups, GROUPS, TILES)
+    wr, wi = _fluctuations(log_odds, group_sizes, tilt, widest + tl.arange(0, 1), groups, zr, zi, sine, half_sine_squared)
+    sum_r, sum_i = tl.zeros((T,), tl.float64), tl.zeros((T,), tl.float64)
+    sum_ur, sum_ui = tl.zeros((T,), tl.float64), tl.zeros((T,), tl.float64)
+    for tile in range(TILES):
+        j = tile * GROUPS + tl.arange(0, GROUPS)
+        xr, xi = _fluctuations(log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared)
+        narrow = (j != widest)[:, None]
+        xr, xi = tl.where(narrow, xr, 0.0), tl.where(narrow, xi, 0.0)
+        sum_r += tl.sum(xr, 0)
+        sum_i += tl.sum(xi, 0)
+        if not VARIANCE:
+            u = tl.load(vectors + j, mask=j < groups, other=0.0)[:, None]
+            sum_ur += tl.sum(u * xr, 0)
+            sum_ui += tl.sum(u * xi, 0)
+    for tile in range(TILES):
+        j = tile * GROUPS + tl.arange(0, GROUPS)
+        xr, xi = _fluctuations(log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared)
+        narrow = (j != widest)[:, None]
+        other_r = sum_r[None, :] + tl.where(narrow, wr - xr, 0.0)
+        other_i = sum_i[None, :] + tl.where(narrow, wi - xi, 0.0)
+        if not VARIANCE:
+            u = tl.load(vectors + j, mask=j < groups, other=0.0)[:, None]
+            widest_u = tl.load(vectors + widest)
+            other_r = sum_ur[None, :] + tl.where(narrow, widest_u * wr - u * xr, 0.0) - u * other_r
+            other_i = sum_ui[None, :] + tl.where(narrow, widest_u * wi - u * xi, 0.0) - u * other_i
+        product = tl.sum(zr[None, :] * (xr * other_r - xi * other_i) - zi[None, :] * (xr * other_i + xi * other_r), 1)
+        product = tl.where((n <= 0.0) | (n >= balls), 0.0, -product if VARIANCE else product)
+        tl.store(values + row * groups + j, product, mask=j < groups)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Launches
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, list[Tensor]]:
+    """The common batch shape, and the operands as contiguous rows of it."""
+    batch = torch.broadcast_shapes(*(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True)))
+    groups = torch.broadcast_shapes(*(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e))
+    return batch, [x.detach().expand(batch + groups * e).contiguous() for x, e in zip(operands, events, strict=True)]
+
+
+def _tile(groups: int, most: int) -> dict[str, int]:
+    padded = min(most, triton.next_power_of_2(groups))
+    return {"GROUPS": padded, "TILES": triton.cdiv(groups, padded)}
+
+
+def _tilts(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, centring: bool) -> Tensor:
+    batch, operands = _flattened(log_weights, group_sizes, draws, events=(1, 1, 0))
+    tilts, groups = log_weights.new_empty(batch), operands[0].shape[-1]
+    tile = _tile(groups, MOST_GROUPS["tilt"])
+    tile |= {"ROWS": max(1, TILTED // tile["GROUPS"]), "num_warps": max(1, min(8, tile["GROUPS"] // 64))}
+    if tilts.numel():
+        with torch.cuda.device_of(tilts):
+            _tilt_kernel[(triton.cdiv(tilts.numel(), tile["ROWS"]),)](
+                *operands, tilts, tilts.numel(), groups, CENTRING=centring, STEPS=ITERATIONS, **tile
+            )
+    return tilts
+
+
+def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _tilts(log_weights, group_sizes, draws, centring=False)
+
+
+def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _tilts(log_odds, group_sizes, draws, centring=True)
+
+
+def _launch(kernel: Any, values: Tensor, rows: int, *operands: Tensor, **constants: Any) -> Tensor:
+    """One program for every row of the operands, the first of which are the groups'."""
+    groups = operands[0].shape[-1]
+    tile = _tile(groups, MOST_GROUPS["quadrature"])
+    tile |= {"T": PADDED_NODES, "num_warps": max(1, tile["GROUPS"] * PADDED_NODES // (32 * ENTRIES))}
+    if rows:
+        with torch.cuda.device_of(values):
+            kernel[(rows,)](*operands, values, groups, **constants, **tile)
+    return values
+
+
+def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    batch, operands = _flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
+    return _launch(_log_mass_kernel, log_odds.new_empty(batch), batch.numel(), *operands)
+
+
+def _mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, shift: bool) -> Tensor:
+    batch, operands = _flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
+    return _launch(_mean_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, SHIFT=shift)
+
+
+def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _mean(log_odds, group_sizes, draws, shift=False)
+
+
+def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _mean(log_odds, group_sizes, draws, shift=True)
+
+
+def covariance_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None) -> Tensor:
+    tilt = centring_tilt(log_odds, group_sizes, draws) if tilt is None else tilt
+    batch, operands = _flattened(log_odds, group_sizes, draws, tilt, vector, events=(1, 1, 0, 0, 1))
+    return _launch(_covariance_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, VARIANCE=False)
+
+
+def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    tilt = centring_tilt(log_odds, group_sizes, draws)
+    batch, operands = _flattened(log_odds, group_sizes, draws, tilt, events=(1, 1, 0, 0))
+    no_vector = operands[0]
+    return _launch(_covariance_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, no_vector, VARIANCE=True)

@@ -1,0 +1,260 @@
+"""Triton kernels for tilts, masses and moments: the same numbers as the plain path, and only where nobody differentiates them."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import jacfwd, vmap
+
+import oracles
+from diffurn import FisherHypergeometric
+from diffurn.exact import kernels as dispatch
+from diffurn.exact import law, tilt
+from urns import URNS, Urn, by_name
+
+pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+if not (torch.cuda.is_available() or INTERPRETED):
+    pytest.skip("the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one", allow_module_level=True)
+
+from diffurn.exact import law_kernels as kernels  # noqa: E402 (without triton there is nothing to import)
+
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # the interpreter's NumPy, on what is masked afterwards
+    pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"),
+]
+
+# In the interpreter every row costs a tenth of a second.
+TOLD = [
+    "almost-sure-5x3-first-filled",
+    "almost-sure-1e9-filled",
+    "no-draws-1e9",
+    "all-balls-1e9",
+    "one-draw-spread-50",
+    "empty-group-middle",
+    "empty-urn",
+    "single-group",
+    "never-drawn-middle",
+    "titanic",
+    "1e10-three-groups",
+    "extreme-5x3-one-more",
+]
+
+
+def operands(urns: list[Urn]) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-weights, sizes and draws of urns with one number of groups."""
+    values = [urn.log_weights for urn in urns], [urn.group_sizes for urn in urns], [urn.draws for urn in urns]
+    log_weights, sizes, draws = (torch.tensor(value, dtype=torch.float64, device=DEVICE) for value in values)
+    return log_weights, sizes, draws
+
+
+def by_groups(urns: list[Urn]) -> Iterator[list[Urn]]:
+    for groups in sorted({urn.groups for urn in urns}):
+        yield [urn for urn in urns if urn.groups == groups]
+
+
+def plain(function: str, *arguments: Tensor) -> Tensor:
+    """The path of PyTorch, which gradients and compilers take."""
+    return {
+        "log_tilt": tilt.log_tilt,
+        "centring_tilt": law.centring_tilt,
+        "log_mass": law._LogMass.forward,
+        "mean": law._Mean.forward,
+        "mean_shift": law._MeanShift.forward,
+        "covariance_product": law.covariance_product,
+        "variance": law.variance,
+    }[function].__wrapped__(*arguments)
+
+
+def assert_near(ours: Tensor, theirs: Tensor, allowed: Tensor) -> None:
+    assert ours.shape == theirs.shape
+    assert ((ours - theirs).abs() <= allowed).all()
+
+
+def assert_as_plain(urns: list[Urn]) -> None:
+    log_weights, sizes, draws = operands(urns)
+    wanted = plain("log_tilt", log_weights, sizes, draws)
+    # where balls are many, the count that they aim at has rounding errors, and with it the tilt
+    rounding = 1e-10 + 1e-15 * (sizes.sum(-1) + log_weights.abs().where(log_weights > -torch.inf, 0).amax(-1))
+    assert_near(kernels.log_tilt(log_weights, sizes, draws), wanted, rounding)
+    log_odds = torch.where(log_weights == -torch.inf, tilt.ZERO_WEIGHT_LOG_ODDS, log_weights + wanted.unsqueeze(-1))
+    assert_near(kernels.centring_tilt(log_odds, sizes, draws), plain("centring_tilt", log_odds, sizes, draws), rounding)
+
+    urn = log_odds, sizes, draws
+    wanted = plain("log_mass", *urn)
+    assert_near(kernels.log_mass(*urn), wanted, 1e-13 * wanted.abs().clamp(min=1))
+    wanted = plain("mean", *urn)
+    assert_near(kernels.mean(*urn), wanted, 1e-13 * wanted)
+    spread = (sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)).sum(-1, keepdim=True)
+    wanted = plain("mean_shift", *urn)
+    assert_near(kernels.mean_shift(*urn), wanted, 1e-13 * (wanted.abs() + spread))
+    vector = torch.randn_like(log_odds)
+    for wanted, ours in (
+        (plain("covariance_product", *urn, vector), kernels.covariance_product(*urn, vector)),
+        (plain("variance", *urn), kernels.variance(*urn)),
+    ):
+        assert_near(ours, wanted, 1e-12 * wanted.abs().amax(-1, keepdim=True))
+
+
+def test_numbers_are_those_of_the_plain_path() -> None:
+    chosen = [by_name(name) for name in TOLD]
+    for urns in by_groups(chosen):
+        assert_as_plain(urns)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("groups", sorted({urn.groups for urn in URNS}))
+def test_numbers_of_all_urns_are_those_of_the_plain_path(groups: int) -> None:
+    assert_as_plain([urn for urn in URNS if urn.groups == groups])
+
+
+def test_groups_beyond_one_tile_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(kernels, "MOST_GROUPS", {"tilt": 8, "quadrature": 4})
+    spread = tuple(3.0 * ((7 * j) % 19) / 19 for j in range(19))
+    assert_as_plain([Urn("many", tuple(range(19)), 80, spread), Urn("gaps", (5, 0) * 9 + (2,), 30, tuple(20 * w for w in spread))])
+
+
+def test_tilts_of_random_urns_reach_half_a_ball_below_the_draws() -> None:
+    sizes = torch.randint(0, 50, (40, 6), device=DEVICE).double()
+    sizes[:, 0] += 1
+    draws = (1 + torch.rand(40, device=DEVICE) * (sizes.sum(-1) - 1)).floor()
+    log_weights = 30 * torch.randn(40, 6, device=DEVICE)
+    log_weights[::3, 1] = log_weights[::3, 2]  # equal weights
+    log_odds = log_weights + kernels.log_tilt(log_weights, sizes, draws).unsqueeze(-1)
+    torch.testing.assert_close((sizes * torch.sigmoid(log_odds)).sum(-1), draws - 0.5, rtol=0, atol=1e-6)
+
+
+def test_shapes_broadcast() -> None:
+    log_weights, sizes, draws = operands([by_name("titanic")])
+    vectors = torch.randn(3, 1, 4, device=DEVICE)
+    many = torch.stack([draws, draws - 1])
+    assert kernels.log_tilt(log_weights[0], sizes, many).shape == (2, 1)
+    found = kernels.covariance_product(log_weights, sizes[0], many[:, 0], vectors)
+    assert_near(found, plain("covariance_product", log_weights.expand(3, 2, 4), sizes[0], many[:, 0], vectors), torch.tensor(1e-9))
+    assert kernels.mean(log_weights[:0], sizes, draws).shape == (0, 4)
+    assert kernels.log_tilt(log_weights[:0], sizes, draws).shape == (0,)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Who takes them
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The interpreter's device is made to look like one."""
+    monkeypatch.setattr(dispatch, "has_kernels", lambda device: True)
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch, on_cuda: None) -> list[str]:
+    """The names of the kernels, as they are launched."""
+    names: list[str] = []
+    for name in ("log_tilt", "centring_tilt", "log_mass", "mean", "mean_shift", "covariance_product", "variance"):
+        original = getattr(kernels, name)
+
+        def recorded(*arguments: Tensor, original: object = original, name: str = name) -> Tensor:
+            names.append(name)
+            return original(*arguments)  # type: ignore[operator]
+
+        monkeypatch.setattr(kernels, name, recorded)
+    return names
+
+
+def fisher(urn: Urn, log_weights: Tensor | None = None) -> FisherHypergeometric:
+    log_weights = torch.tensor(urn.log_weights, device=DEVICE) if log_weights is None else log_weights
+    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+
+
+@pytest.mark.parametrize("name", ["almost-sure-5x3-one-more", "never-drawn-first", "paper-200x3-odds-10", "extreme-two-groups"])
+def test_moments_agree_with_fifty_digits(name: str, launched: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    urn = by_name(name)
+    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
+    exact, distribution = oracles.moments(urn), fisher(urn)
+    mean = torch.tensor([float(value) for value in exact.mean], device=DEVICE)
+    torch.testing.assert_close(distribution.mean, mean, rtol=1e-11, atol=0.0)
+    variance = torch.tensor([float(exact.covariance[j, j]) for j in range(urn.groups)], device=DEVICE)
+    torch.testing.assert_close(distribution.variance, variance, rtol=1e-9, atol=1e-9 * float(variance.max()))
+    assert launched == ["log_tilt", "mean", "log_tilt", "variance", "centring_tilt"]
+
+
+def test_a_training_step_launches_one_tilt_forward_and_one_product_backward(launched: list[str]) -> None:
+    urn = by_name("titanic")
+    leaf = torch.tensor([urn.log_weights] * 2, device=DEVICE, requires_grad=True)
+    counts = fisher(urn, leaf).rsample()
+    assert launched == ["log_tilt"]
+    vector = torch.randn_like(counts)
+    (counts * vector).sum().backward()
+    assert launched == ["log_tilt", "covariance_product", "centring_tilt"]
+    wanted = plain("covariance_product", *fisher(urn, leaf.detach()).tilted, vector)
+    torch.testing.assert_close(leaf.grad, wanted, rtol=1e-11, atol=1e-11)
+
+
+def test_second_derivatives_are_those_of_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    urn, found = by_name("titanic"), []
+    upstream, again = torch.randn(2, 4, device=DEVICE)
+    for kernels_run in (False, True):
+        monkeypatch.setattr(dispatch, "has_kernels", lambda device, runs=kernels_run: runs)
+        leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
+        distribution = fisher(urn, leaf)
+        first = torch.autograd.grad((distribution.mean * upstream).sum() + distribution.log_normalizer, leaf, create_graph=True)[0]
+        found.append((first.detach(), *torch.autograd.grad((first * again).sum(), leaf)))
+    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+
+
+def test_transforms_and_forward_mode_take_the_plain_path(launched: list[str]) -> None:
+    urn = by_name("titanic")
+    log_weights = torch.tensor([urn.log_weights] * 2, device=DEVICE)
+
+    def mean(values: Tensor) -> Tensor:
+        return fisher(urn, values).mean
+
+    plain_mean = plain("mean", *fisher(urn, log_weights).tilted)
+    launched.clear()
+    torch.testing.assert_close(vmap(mean)(log_weights), plain_mean)
+    jacobian = jacfwd(mean)(log_weights[0])
+    assert launched == []
+    torch.testing.assert_close(jacobian, fisher(urn, log_weights[0]).covariance_matrix)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own making
+def test_compiled_functions_take_the_plain_path(launched: list[str]) -> None:
+    urn = by_name("titanic")
+    log_weights = torch.tensor([urn.log_weights] * 2, device=DEVICE)
+    compiled = torch.compile(lambda values: fisher(urn, values).mean, fullgraph=True, backend="aot_eager")
+    found = compiled(log_weights)
+    assert launched == []
+    torch.testing.assert_close(found, fisher(urn, log_weights).mean)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="graphs are recorded on CUDA devices")
+def test_a_recorded_step_draws_anew_and_has_the_gradient_of_its_weights() -> None:
+    urn = by_name("titanic")
+    leaf = torch.tensor([urn.log_weights] * 50, device=DEVICE, requires_grad=True)
+    vector, sizes, draws = torch.randn_like(leaf), torch.tensor(urn.group_sizes, device=DEVICE), torch.tensor(urn.draws, device=DEVICE)
+
+    def step() -> tuple[Tensor, Tensor]:
+        counts = FisherHypergeometric(sizes, draws, log_weights=leaf).rsample()
+        return counts.detach(), torch.autograd.grad((counts * vector).sum(), leaf)[0]
+
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        counts, gradient = step()
+    graph.replay()
+    first = counts.clone()
+    with torch.no_grad():
+        leaf.add_(torch.randn_like(leaf))
+    graph.replay()
+    assert not torch.equal(first, counts)
+    assert (counts.sum(-1) == urn.draws).all()
+    wanted = plain("covariance_product", *fisher(urn, leaf.detach()).tilted, vector)
+    torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-10)
