@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from diffurn import FisherHypergeometric
+from diffurn.exact import kernels as dispatch
 from diffurn.exact import sampling
 from diffurn.exact.tree import Outcomes, Tree
 from goodness import Yardstick, tilted_log_odds
@@ -297,7 +298,7 @@ def test_a_thousand_groups_fit_one_program() -> None:
 )
 def test_the_distribution_uses_kernels(name: str, copies: tuple[int, ...], number: int, used: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On CUDA devices; the interpreter's is made to look like one."""
-    monkeypatch.setattr(sampling, "_has_kernels", lambda device: True)
+    monkeypatch.setattr(dispatch, "has_kernels", lambda device: True)
     monkeypatch.setattr(sampling, "_CELLS_PER_COUNT_OF_KERNELS", 3.0)
     monkeypatch.setattr(sampling, "draw_by_rejection", None)
     for other in {"OutcomesOnDevice", "ChainOnDevice", "draw_each"} - {used}:

@@ -20,7 +20,7 @@ from scipy import special, stats
 from torch import Tensor
 
 import oracles
-from diffurn import FisherHypergeometric
+from diffurn import FisherHypergeometric, exact
 from diffurn.exact import TiltedUrn, rejection, sampling
 from diffurn.exact.lookup import Alias
 from diffurn.exact.rejection import draw_by_rejection
@@ -694,6 +694,15 @@ def test_kept_tables_draw_what_fresh_ones_would(device: torch.device) -> None:
         assert distribution(urn, device, torch.float32).sample((number,)).dtype == torch.float32
     assert torch.equal(draws[0], draws[1])
     assert torch.equal(draws[0], draws[2])
+
+
+def test_kept_tables_are_found_without_a_tilt(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    urn, number = by_name("never-drawn-middle"), 20_000
+    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
+    distribution(urn, device).sample((number,))
+    for module in (exact, sampling):
+        monkeypatch.setattr(module, "log_tilt", None)
+    assert_possible(distribution(urn, device).sample((number,)), urn)
 
 
 def test_tables_are_not_kept_for_other_weights(device: torch.device) -> None:

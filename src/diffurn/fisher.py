@@ -71,22 +71,20 @@ class FisherHypergeometric(Urn):
         return new
 
     @property
-    def _log_tilt(self) -> Tensor:
-        return exact.log_tilt(self._detached_log_weights(), self.group_sizes.double(), self.draws.double())
-
-    @property
     def tilted(self) -> exact.TiltedUrn:
         """The urn as the functions of `diffurn.exact` and the estimators take it."""
-        return self._tilted_by(self._log_tilt)
+        return self._with_log_tilt()[0]
 
-    def _tilted_by(self, log_tilt: Tensor) -> exact.TiltedUrn:
+    def _with_log_tilt(self) -> tuple[exact.TiltedUrn, Tensor]:
+        group_sizes, draws = self.group_sizes.double(), self.draws.double()
+        log_tilt = exact.log_tilt(self._detached_log_weights(), group_sizes, draws)
         tilt = log_tilt.unsqueeze(-1)
         parameter: Tensor = getattr(self, self._parameter).double()
         if self._parameter == "weights":
             # Weight zero becomes too small to matter instead of log 0, so that the one-sided derivative in ω comes out right.
             parameter = (parameter + torch.where(parameter == 0, torch.exp(exact.ZERO_WEIGHT_LOG_ODDS - tilt), 0.0)).log()
         log_odds = torch.where(parameter == -torch.inf, exact.ZERO_WEIGHT_LOG_ODDS, parameter + tilt)
-        return exact.TiltedUrn(log_odds, self.group_sizes.double(), self.draws.double())
+        return exact.TiltedUrn(log_odds, group_sizes, draws), log_tilt
 
     def _small(self, number: int = 0) -> SmallUrn | None:
         """The urn for tables over its whole support, if the host knows its sizes and if tables pay for so many draws."""
@@ -97,7 +95,7 @@ class FisherHypergeometric(Urn):
             return None
         parameter: Tensor = getattr(self, self._parameter).double()
         if self._parameter == "weights":
-            # Weight zero becomes too small to matter, as in `_tilted_by`: relative to the smallest other weight.
+            # Weight zero becomes too small to matter, as in `_with_log_tilt`: relative to the smallest other weight.
             smallest = torch.where(parameter > 0, parameter, torch.inf).detach().amin(-1, keepdim=True)
             negligible = (math.exp(exact.ZERO_WEIGHT_LOG_ODDS) * smallest).clamp(1e-307, 1.0)
             parameter = (parameter + torch.where(parameter == 0, negligible, 0.0)).log()
@@ -120,8 +118,7 @@ class FisherHypergeometric(Urn):
             log_prob = small.law().log_prob(x)
             within = ((x >= 0) & (x <= self.group_sizes)).all(-1) | x.isnan().any(-1)
             return torch.where(within & ~self._impossible(x), log_prob, -torch.inf).to(self.dtype)
-        log_tilt = self._log_tilt
-        log_odds, group_sizes, draws = self._tilted_by(log_tilt)
+        (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
         surplus = draws - x.sum(-1)  # zero on the support; keeps the tilt out of the gradient in x
         per_group = exact.binomial_log_pmf(x, group_sizes, log_odds)
         log_prob = per_group.sum(-1) - exact.log_mass(log_odds, group_sizes, draws) + surplus * log_tilt
@@ -133,8 +130,7 @@ class FisherHypergeometric(Urn):
     @property
     def log_normalizer(self) -> Tensor:
         r"""log Z, with Z the coefficient of :math:`z^n` in :math:`\prod_j (1 + ω_j z)^{m_j}`; its gradient in log ω is the mean."""
-        log_tilt = self._log_tilt
-        log_odds, group_sizes, draws = self._tilted_by(log_tilt)
+        (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
         scale = (group_sizes * softplus(log_odds, threshold=50)).sum(-1) - draws * log_tilt
         return (scale + exact.log_mass(log_odds, group_sizes, draws)).to(self.dtype)
 
@@ -186,8 +182,14 @@ class FisherHypergeometric(Urn):
         number = math.prod(sample_shape)
         with torch.no_grad():
             small = self._small(number)
-            counts = exact.sample(*self.tilted, number, self.dtype) if small is None else small.law().sample(number)
+            counts = self._sample_from_tables(number) if small is None else small.law().sample(number)
+            if counts is None:
+                counts = exact.sample_by_rejection(*self.tilted, number, self.dtype)
             return counts.reshape(shape).to(self.dtype)
+
+    def _sample_from_tables(self, number: int) -> Tensor | None:
+        """Where tables are kept, nothing is left to do but to look them up."""
+        return exact.sample_from_tables(self._detached_log_weights(), self.group_sizes.double(), self.draws.double(), number, self.dtype)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them; with the default the same exact draws as `sample`."""

@@ -78,6 +78,7 @@ class Urn(Distribution):
         # Our own checks say more than torch's, so torch is told to skip its.
         super().__init__(full[:-1], full[-1:], validate_args=False)
         self._validate_args = Distribution._validate_args if validate_args is None else validate_args
+        self._most_draws: int | None = None if self._composition is None else self._composition.most_draws
         if check:
             self._check_arguments()
 
@@ -85,6 +86,11 @@ class Urn(Distribution):
         parameter = getattr(self, self._parameter).detach()
         if self._composition is not None and self._are_weights_positive_and_finite():
             return  # and the draws are known not to exceed the balls
+        # A device is asked once: what follows only finds out what is wrong.
+        most = self.draws.amax() if self.draws.numel() else self.draws.new_zeros(())
+        valid, self._most_draws = torch.stack([self._are_arguments_valid().to(most.dtype), most]).tolist()
+        if valid:
+            return
         if self._parameter == "weights":
             require("weights", parameter, (parameter >= 0) & (parameter < torch.inf), "a weight must be a finite number ≥ 0")
         else:
@@ -93,6 +99,11 @@ class Urn(Distribution):
         require("draws", self.draws, self.draws <= total, f"cannot exceed the number of balls, {_span(total)}")
         drawable = self._drawable().sum(-1)
         require("draws", self.draws, self.draws <= drawable, f"cannot exceed the number of balls with positive weight, {_span(drawable)}")
+
+    def _are_arguments_valid(self) -> Tensor:
+        parameter: Tensor = getattr(self, self._parameter).detach()
+        valid = (parameter >= 0) & (parameter < torch.inf) if self._parameter == "weights" else parameter < torch.inf
+        return valid.all() & (self.draws <= self._drawable().sum(-1)).all()
 
     @_Derived
     def log_weights(self) -> Tensor:
@@ -120,7 +131,7 @@ class Urn(Distribution):
         new = self._get_checked_instance(type(self), _instance)
         batch_shape = torch.Size(batch_shape)
         full = batch_shape + self.event_shape
-        new._parameter, new._composition = self._parameter, self._composition
+        new._parameter, new._composition, new._most_draws = self._parameter, self._composition, self._most_draws
         new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
         setattr(new, self._parameter, getattr(self, self._parameter).expand(full))
         super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
@@ -147,7 +158,7 @@ class Urn(Distribution):
         if not parameter.numel():
             return True
         low, high = parameter.aminmax()
-        return bool(low > (0 if self._parameter == "weights" else -torch.inf)) and bool(high < torch.inf)
+        return bool((low > (0 if self._parameter == "weights" else -torch.inf)) & (high < torch.inf))
 
     def _vanishing(self, moment: Tensor, where: Tensor) -> Tensor:
         """Exact zeros where weights of zero make them, with the gradient left in place."""
@@ -253,7 +264,7 @@ class Urn(Distribution):
 
     def _check_dtype_holds_draws(self) -> None:
         largest = int(2 / torch.finfo(self.dtype).eps)
-        if self._composition is not None and self._composition.most_draws <= largest:
+        if self._most_draws is not None and self._most_draws <= largest:
             return
         if self._validate_args and can_check():
             require(

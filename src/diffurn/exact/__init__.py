@@ -8,7 +8,7 @@ from diffurn.exact.binomial import binomial_log_pmf
 from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, slope_of_mean, variance
 from diffurn.exact.marginals import entropy, marginal_log_prob, marginal_tail
 from diffurn.exact.mode import mode
-from diffurn.exact.sampling import sample
+from diffurn.exact.sampling import sample, sample_by_rejection, sample_from_tables
 from diffurn.exact.support import enumerate_counts
 from diffurn.exact.tails import Marginal, certain_outside
 from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
@@ -32,6 +32,8 @@ __all__ = [
     "mean",
     "mode",
     "sample",
+    "sample_by_rejection",
+    "sample_from_tables",
     "slope_of_mean",
     "variance",
 ]

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from functools import lru_cache
-from importlib.util import find_spec
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from diffurn.exact import kernels
 from diffurn.exact.binomial import binomial_variance
 from diffurn.exact.chunks import elements_per_chunk
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.rejection import draw_by_rejection
+from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
 from diffurn.exact.tracing import can_check
 from diffurn.exact.tree import Outcomes, Tree
-
-_HAS_TRITON = find_spec("triton") is not None
 
 # Whether tables pay must not depend on the calls before, or seeds would not decide draws. In the time that rejection proposes one count,
 # about three cells are filled, but a hundredth if kernels of our own propose; setting up a split costs as much as five thousand.
@@ -36,35 +34,63 @@ _CELLS_TO_KEEP = 1 << 19
 
 
 def sample(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor:
-    """`number` exact draws of every urn in the batch, shape ``(number, ..., c)``; expects tilted log-odds.
+    """`number` exact draws of every urn in the batch, shape ``(number, ..., c)``; expects tilted log-odds."""
+    counts = sample_from_tables(log_odds, group_sizes, draws, number, dtype)
+    return sample_by_rejection(log_odds, group_sizes, draws, number, dtype) if counts is None else counts
 
-    Many draws of an urn come from tables (`tree`); one draw of each of many urns, and of populations too large for tables, from
-    `rejection`, whose cost does not depend on the group sizes. On CUDA devices kernels do both where Triton is installed
-    (`draw_kernels`); then one draw of each urn needs no look at any number from the host.
+
+def sample_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor:
+    """As `sample`, at a cost that does not depend on the group sizes: for one draw of each of many urns, and for large populations.
+
+    On CUDA devices a kernel does it where Triton is installed (`draw_kernels`), without a look at any number from the host.
     """
-    batch, groups = log_odds.shape[:-1], log_odds.shape[-1]
-    urns = log_odds.detach().reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
-    kernels = _kernels() if _has_kernels(draws.device) else None
-    tables = _tables_that_pay(*urns, number, dtype, kernels)
-    if tables is not None:
-        counts = torch.empty(number, len(urns[2]), groups, dtype=dtype, device=draws.device)
-        per_piece = elements_per_chunk(draws.device) // 4 if kernels is None or groups > _LONGEST_CHAIN else number
-        for table, own in zip(tables, counts.unbind(1), strict=True):
-            for piece in own.split(per_piece):
-                _fill(table, piece)
-    elif kernels is not None and groups <= kernels.MOST_GROUPS:
-        counts = kernels.draw_each(*urns, number, dtype)
+    urns = _as_rows(log_odds, group_sizes, draws)
+    on_device = _draw_kernels(draws.device)
+    if on_device is not None and log_odds.shape[-1] <= on_device.MOST_GROUPS:
+        counts: Tensor = on_device.draw_each(*urns, number, dtype)
     else:
         rows = (operand.expand(number, *operand.shape).flatten(0, 1) for operand in urns)
         counts = draw_by_rejection(*rows).to(dtype)
-    return counts.reshape(number, *batch, groups)
+    return counts.reshape(number, *log_odds.shape)
 
 
-def _has_kernels(device: torch.device) -> bool:
-    return _HAS_TRITON and device.type == "cuda"
+def sample_from_tables(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor | None:
+    """As `sample`, for many draws of an urn, by `tree`; None unless filling the tables costs less than it saves.
+
+    The log-odds may have any tilt: all that is asked of a device are the urns, at once, and tables from a call before are used again.
+    """
+    groups = log_odds.shape[-1]
+    on_device = _draw_kernels(draws.device)
+    cells_per_count = _CELLS_PER_PROPOSED_COUNT if on_device is None else _CELLS_PER_COUNT_OF_KERNELS
+    affordable = cells_per_count * number * groups**1.5 - _CELLS_PER_SPLIT * groups
+    if affordable <= 0 or not can_check():
+        return None
+    odds, sizes, totals = _as_rows(log_odds, group_sizes, draws)
+    urns = _tilted_on_host(tuple(map(tuple, torch.cat([odds, sizes, totals.unsqueeze(-1)], -1).tolist())))
+    if urns.cells > min(affordable, _MOST_CELLS):
+        return None
+    together = groups > 1 and urns.outcomes <= min(_MOST_OUTCOMES, number / _DRAWS_PER_OUTCOME)
+    as_chain = on_device is not None and groups <= _LONGEST_CHAIN
+    shape = "outcomes" if together else "chain" if as_chain else "tree"
+    build = _kept_table if urns.cells <= _CELLS_TO_KEEP else _kept_table.__wrapped__
+    counts = torch.empty(number, len(urns.rows), groups, dtype=dtype, device=draws.device)
+    per_piece = number if as_chain else elements_per_chunk(draws.device) // 4
+    for row, own in zip(urns.rows, counts.unbind(1), strict=True):
+        table = build(row, shape, dtype, draws.device)
+        for piece in own.split(per_piece):
+            _fill(table, piece)
+    return counts.reshape(number, *log_odds.shape)
 
 
-def _kernels() -> Any:
+def _as_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    groups = log_odds.shape[-1]
+    return log_odds.detach().reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
+
+
+def _draw_kernels(device: torch.device) -> Any:
+    """The module of kernels, or None where there are none."""
+    if not kernels.has_kernels(device):
+        return None
     from diffurn.exact import draw_kernels
 
     return draw_kernels
@@ -78,36 +104,44 @@ def _fill(table: Any, counts: Tensor) -> None:
         counts.copy_(drawn)
 
 
-def _tables_that_pay(
-    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype, kernels: Any
-) -> Iterator[Any] | None:
-    """The tables of one urn after another, if filling them costs less than it saves."""
-    groups = log_odds.shape[-1]
-    cells_per_count = _CELLS_PER_PROPOSED_COUNT if kernels is None else _CELLS_PER_COUNT_OF_KERNELS
-    affordable = cells_per_count * number * groups**1.5 - _CELLS_PER_SPLIT * groups
-    if affordable <= 0 or not can_check():
-        return None
-    on_host = log_odds.cpu(), group_sizes.cpu(), draws.cpu()
-    cells = _table_cells(*on_host[:2])
-    if cells > min(affordable, _MOST_CELLS):
-        return None
-    together = groups > 1 and _most_outcomes(*on_host[:2]) <= min(_MOST_OUTCOMES, number / _DRAWS_PER_OUTCOME)
-    shape = "outcomes" if together else "chain" if kernels is not None and groups <= _LONGEST_CHAIN else "tree"
-    build = _kept_table if cells <= _CELLS_TO_KEEP else _kept_table.__wrapped__
-    urns = zip(*(operand.tolist() for operand in on_host), strict=True)
-    return (build(tuple(odds), tuple(sizes), total, shape, dtype, draws.device) for odds, sizes, total in urns)
+class _HostUrn(NamedTuple):
+    """A tilted urn in plain numbers."""
+
+    log_odds: tuple[float, ...]
+    group_sizes: tuple[float, ...]
+    draws: float
+
+
+class _HostUrns(NamedTuple):
+    """A batch of them, and about how many cells and outcomes the largest has."""
+
+    rows: tuple[_HostUrn, ...]
+    cells: float
+    outcomes: float
+
+
+@lru_cache(maxsize=16)
+def _tilted_on_host(urns: tuple[tuple[float, ...], ...]) -> _HostUrns:
+    """From rows that hold the log-weights, then the group sizes, then the draws."""
+    numbers = torch.tensor(urns, dtype=torch.float64, device="cpu").reshape(len(urns), -1)
+    groups = numbers.shape[-1] // 2
+    log_weights, group_sizes, draws = numbers[:, :groups], numbers[:, groups:-1], numbers[:, -1]
+    tilt = log_tilt(log_weights, group_sizes, draws).unsqueeze(-1)
+    log_odds = torch.where(log_weights == -torch.inf, ZERO_WEIGHT_LOG_ODDS, log_weights + tilt)
+    rows = zip(log_odds.tolist(), group_sizes.tolist(), draws.tolist(), strict=True)
+    found = tuple(_HostUrn(tuple(odds), tuple(sizes), total) for odds, sizes, total in rows)
+    return _HostUrns(found, _table_cells(log_odds, group_sizes), _most_outcomes(log_odds, group_sizes) if found else 0.0)
 
 
 @lru_cache(maxsize=4)
-def _kept_table(
-    log_odds: tuple[float, ...], group_sizes: tuple[float, ...], draws: float, shape: str, dtype: torch.dtype, device: torch.device
-) -> Any:
+def _kept_table(urn: _HostUrn, shape: str, dtype: torch.dtype, device: torch.device) -> Any:
     """Filled on the host, where many small steps cost least."""
-    odds, sizes, total = (torch.tensor(values, dtype=torch.float64, device="cpu") for values in (log_odds, group_sizes, draws))
+    odds, sizes, total = (torch.tensor(values, dtype=torch.float64, device="cpu") for values in urn)
+    on_device = _draw_kernels(device)
     if shape == "chain":
-        return _kernels().ChainOnDevice.of(Tree.build(odds, sizes, total, chain=True), device)
-    if shape == "outcomes" and _has_kernels(device):
-        return _kernels().OutcomesOnDevice.of(Outcomes.build(odds, sizes, total, dtype), device)
+        return on_device.ChainOnDevice.of(Tree.build(odds, sizes, total, chain=True), device)
+    if shape == "outcomes" and on_device is not None:
+        return on_device.OutcomesOnDevice.of(Outcomes.build(odds, sizes, total, dtype), device)
     if shape == "outcomes":
         return Outcomes.build(odds.to(device), sizes.to(device), total.to(device), dtype)
     return Tree.build(odds.to(device), sizes.to(device), total.to(device))
