@@ -19,6 +19,7 @@ import oracles
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
 from diffurn.exact import TiltedUrn, small, tracing
 from diffurn.exact.conditionals import Conditional, conditional, merged
+from diffurn.exact.small import constants
 from urns import NEVER, SMALL, Urn
 
 pytestmark = pytest.mark.filterwarnings(
@@ -229,6 +230,13 @@ def test_conditional_laws_and_their_slopes_are_those_of_the_general_chain(is_mer
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11)
 
 
+@every_urn
+def test_a_small_urn_can_be_had_tilted(urn: Urn, device: torch.device) -> None:
+    distribution = fisher(urn, device)
+    for ours, theirs in zip(distribution._small(1).as_tilted(), distribution.tilted, strict=True):
+        torch.testing.assert_close(ours, theirs)
+
+
 def test_an_estimator_that_does_not_know_small_urns_gets_a_tilted_one(device: torch.device) -> None:
     class Plain:
         def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
@@ -303,14 +311,14 @@ def test_constants_made_in_inference_mode_serve_training() -> None:
 
 
 def test_old_constants_are_forgotten_unless_a_graph_was_captured_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(small, "_REMEMBERED", 2)
+    monkeypatch.setattr(constants, "_REMEMBERED", 2)
     device, made = torch.device("cpu"), [small.composition_of([500, i], 1, (2,)) for i in range(4)]
     kept = small.constant("pair", made[0], device)
-    monkeypatch.setattr(small, "is_capturing", lambda: True)
+    monkeypatch.setattr(constants, "is_capturing", lambda: True)
     assert small.constant("pair", made[0], device) is kept
     for composition in made:
         small.constant("pair", composition, device)
-    assert any(tensor is kept for tensor in small._captured.values())
+    assert any(tensor is kept for tensor in constants._captured.values())
 
 
 # --------------------------------------------------------------------------------------------------------------------------------

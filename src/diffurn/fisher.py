@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -101,10 +101,10 @@ class FisherHypergeometric(Urn):
             parameter = (parameter + torch.where(parameter == 0, negligible, 0.0)).log()
         return SmallUrn.build(self._composition, parameter)
 
-    def _for_estimator(self, number: int) -> exact.TiltedUrn:
+    def _for_estimator(self, number: int) -> exact.AnyUrn:
         """The urn as its estimator takes it: tilted, or small where that is welcome."""
         small = self._small(number) if getattr(self.estimator, "takes_small_urns", False) else None
-        return self.tilted if small is None else cast(exact.TiltedUrn, small)
+        return self.tilted if small is None else small
 
     def log_prob(self, value: Any) -> Tensor:
         r"""log P(x), by the tilted form Σ_j log Bin(x_j; m_j, p_j) - log P(S = n), which subtracts nothing large.

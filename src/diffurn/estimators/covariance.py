@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diffurn.exact import TiltedUrn, marginal_tail, sample, slope_of_mean
+from diffurn.exact import AnyUrn, marginal_tail, sample, slope_of_mean
 from diffurn.exact.small import SmallUrn, inverse, reordered, with_first
 
 
@@ -32,13 +32,14 @@ class CovarianceST:
 
     takes_small_urns: ClassVar[bool] = True
 
-    def rsample(self, urn: TiltedUrn | SmallUrn, number: int) -> Tensor:
+    def rsample(self, urn: AnyUrn, number: int) -> Tensor:
         if isinstance(urn, SmallUrn):
             law = urn.law()
             return _straight_through(law.sample(number), law.mean())
-        return sample(*urn, number, urn.log_odds.dtype) + slope_of_mean(*urn)
+        tilted = urn.as_tilted()
+        return sample(*tilted, number, tilted.log_odds.dtype) + slope_of_mean(*tilted)
 
-    def rank_indicators(self, urn: TiltedUrn | SmallUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
+    def rank_indicators(self, urn: AnyUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
         """Hard indicators forward; backward the exact gradient of P(x_group ≥ i)."""
         if isinstance(urn, SmallUrn):
             order = with_first(group, urn.composition.groups)
@@ -46,9 +47,10 @@ class CovarianceST:
             counts = reordered(_straight_through(law.sample(number), law.mean()), inverse(order))
             probability, ranks = law.tail(largest), torch.arange(1, largest + 1, dtype=counts.dtype, device=counts.device)
         else:
-            counts = self.rsample(urn, number)
-            ranks = torch.arange(1, int(urn.group_sizes[..., group].max()) + 1, dtype=counts.dtype, device=counts.device)
-            probability = marginal_tail(*urn, group, ranks)
+            tilted = urn.as_tilted()
+            counts = self.rsample(tilted, number)
+            ranks = torch.arange(1, int(tilted.group_sizes[..., group].max()) + 1, dtype=counts.dtype, device=counts.device)
+            probability = marginal_tail(*tilted, group, ranks)
         hard = (ranks <= counts[..., group].detach().unsqueeze(-1)).to(counts.dtype)
         return counts, _straight_through(hard, probability)
 

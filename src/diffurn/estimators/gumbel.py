@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diffurn.estimators.noise import gumbel_noise
-from diffurn.exact import TiltedUrn
+from diffurn.exact import AnyUrn, TiltedUrn
 from diffurn.exact.conditionals import Conditional, conditional, merged
 from diffurn.exact.small import Chain, SmallUrn, at_least, inverse, reordered, with_first
 
@@ -97,15 +97,16 @@ class GumbelSoftmax:
         """Their tables need one order of groups."""
         return not isinstance(self.order, str)
 
-    def rsample(self, urn: TiltedUrn | SmallUrn, number: int) -> Tensor:
+    def rsample(self, urn: AnyUrn, number: int) -> Tensor:
         if isinstance(urn, SmallUrn):
             permutation = self._permutation(urn.composition.groups)
             counts, _ = self._small_chain(urn.reordered(permutation), number)
             return reordered(counts, inverse(permutation)).reshape(number, *urn.log_weights.shape)
-        rows = _rows(urn, number)
+        tilted = urn.as_tilted()
+        rows = _rows(tilted, number)
         order = self._order(rows)
         counts, _ = self._tilted_chain(_reordered(rows, order), copies=1 if isinstance(self.order, str) else number)
-        return counts.gather(-1, order.argsort(-1)).reshape(number, *urn.log_odds.shape)
+        return counts.gather(-1, order.argsort(-1)).reshape(number, *tilted.log_odds.shape)
 
     def draw(self, urn: Any, sample_shape: Sequence[int] = ()) -> GumbelDraw:
         """Draws with everything the chain made; `urn` is a distribution or its `TiltedUrn`."""
@@ -140,7 +141,7 @@ class GumbelSoftmax:
             total = total + torch.lgamma(number) + (number - 1) * math.log(float(self.temperature)) + terms
         return total
 
-    def rank_indicators(self, urn: TiltedUrn | SmallUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
+    def rank_indicators(self, urn: AnyUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
         """Counts and b_i = Σ_{k ≥ i} y_k, i = 1, …, m, of one group, which is drawn first."""
         if isinstance(urn, SmallUrn):
             permutation = with_first(group, urn.composition.groups)
@@ -149,17 +150,18 @@ class GumbelSoftmax:
             indicators = at_least(self._one_hot(steps[0]).flip(-1), first.composition, largest)
             shape = (number, *urn.log_weights.shape)
             return reordered(counts, inverse(permutation)).reshape(shape), indicators.reshape(*shape[:-1], largest)
-        rows = _rows(urn, number)
+        tilted = urn.as_tilted()
+        rows = _rows(tilted, number)
         groups = rows.log_odds.shape[-1]
         order = torch.tensor([group, *(j for j in range(groups) if j != group)], device=rows.log_odds.device).expand(len(rows.draws), -1)
         counts, steps = self._tilted_chain(_reordered(rows, order), number)
-        largest = int(urn.group_sizes[..., group].max())
+        largest = int(tilted.group_sizes[..., group].max())
         if steps:
             indicators = _at_least(self._one_hot(steps[0]), steps[0].law.lowest, largest)
         else:
             indicators = (torch.arange(1, largest + 1, device=counts.device) <= counts).to(counts.dtype)
         counts = counts.gather(-1, order.argsort(-1))
-        return counts.reshape(number, *urn.log_odds.shape), indicators.reshape(number, *urn.draws.shape, largest)
+        return counts.reshape(number, *tilted.log_odds.shape), indicators.reshape(number, *tilted.draws.shape, largest)
 
     def _order(self, rows: TiltedUrn, one_for_all: bool = False) -> Tensor:
         """The groups of every row in the order in which they are drawn."""

@@ -12,10 +12,11 @@ from diffurn.exact.sampling import sample, sample_by_rejection, sample_from_tabl
 from diffurn.exact.support import enumerate_counts
 from diffurn.exact.tails import Marginal, certain_outside
 from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
-from diffurn.exact.urn import TiltedUrn
+from diffurn.exact.urn import AnyUrn, TiltedUrn
 
 __all__ = [
     "ZERO_WEIGHT_LOG_ODDS",
+    "AnyUrn",
     "Marginal",
     "TiltedUrn",
     "binomial_log_pmf",

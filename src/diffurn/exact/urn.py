@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+
+class AnyUrn(Protocol):
+    """An urn, by whatever way its law is computed: by quadratures (`TiltedUrn`) or from tables (`small.SmallUrn`)."""
+
+    def as_tilted(self) -> TiltedUrn:
+        """For quadratures, which suit every urn."""
+        ...
 
 
 class TiltedUrn(NamedTuple):
@@ -19,3 +27,6 @@ class TiltedUrn(NamedTuple):
     log_odds: Tensor
     group_sizes: Tensor
     draws: Tensor
+
+    def as_tilted(self) -> TiltedUrn:
+        return self

@@ -1,0 +1,17 @@
+r"""Small urns whose sizes the host knows: tables over the whole support, in place of tilts, quadratures and rejection.
+
+.. math:: R_i(s) = \log [z^s] \prod_{j ≥ i} (1 + ω_j z)^{m_j} = \log \sum_k \exp(a_i(k) + R_{i+1}(s - k)), \qquad
+          a_i(k) = \log \binom{m_i}{k} + k \log ω_i.
+
+All terms are positive, so all probabilities are relatively accurate. All shapes follow from the sizes, and no number on a device is looked
+at: a training step with such an urn in it can be compiled in one graph, or captured in a CUDA graph.
+
+The columns of tables stand for *falling* counts: the sum over k then runs over a sliding window of R, and a cumulative sum is P(x ≥ k).
+"""
+
+from diffurn.exact.small.chain import Chain
+from diffurn.exact.small.composition import Composition, composition_of
+from diffurn.exact.small.constants import constant
+from diffurn.exact.small.law import Law, SmallUrn, at_least, inverse, reordered, with_first
+
+__all__ = ["Chain", "Composition", "Law", "SmallUrn", "at_least", "composition_of", "constant", "inverse", "reordered", "with_first"]
