@@ -182,7 +182,7 @@ class FisherHypergeometric(Urn):
         number = math.prod(sample_shape)
         with torch.no_grad():
             small = self._small(number)
-            counts = self._sample_from_tables(number) if small is None else small.law().sample(number)
+            counts = self._sample_from_tables(number) if small is None else small.sample(number)
             if counts is None:
                 counts = exact.sample_by_rejection(*self.tilted, number, self.dtype)
             return counts.reshape(shape).to(self.dtype)

@@ -34,8 +34,7 @@ class CovarianceST:
 
     def rsample(self, urn: AnyUrn, number: int) -> Tensor:
         if isinstance(urn, SmallUrn):
-            law = urn.law()
-            return _straight_through(law.sample(number), law.mean())
+            return urn.rsample(number)
         tilted = urn.as_tilted()
         return sample(*tilted, number, tilted.log_odds.dtype) + slope_of_mean(*tilted)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import importlib
 from collections.abc import Callable
 from importlib.util import find_spec
 from typing import Any, cast
@@ -21,24 +22,26 @@ def has_kernels(device: torch.device) -> bool:
     return _HAS_TRITON and device.type == "cuda"
 
 
-def _wants_numbers_alone(operands: tuple[Tensor, ...]) -> bool:
-    """Whether nobody looks at how a result comes about: kernels have no derivative, and compilers and transforms see nothing of them."""
+def can_launch(operand: Tensor) -> bool:
+    """Whether a kernel may be launched on a tensor: compilers, transforms and forward mode see nothing of what it does."""
     if torch.compiler.is_compiling() or is_transforming() or forward_ad._current_level >= 0:
         return False
-    return not (torch.is_grad_enabled() and any(operand.requires_grad for operand in operands))
+    return has_kernels(operand.device) and operand.dtype == torch.float64
 
 
 def in_one_launch(kernel: str) -> Callable[[Callable[..., Tensor]], Callable[..., Tensor]]:
-    """Lets a function of `law_kernels` with the same arguments stand in for the decorated one, which says what it computes."""
+    """Lets a kernel stand in for a function that says what it computes, unless a derivative is asked for, which kernels do not have.
+
+    Args:
+        kernel: where in `diffurn.exact` a function with the same arguments is found.
+    """
+    module, _, name = f"diffurn.exact.{kernel}".rpartition(".")
 
     def decorate(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         @functools.wraps(function)
         def dispatched(*operands: Any) -> Tensor:
-            tensors = tuple(operand for operand in operands if operand is not None)
-            if _wants_numbers_alone(tensors) and has_kernels(tensors[0].device) and tensors[0].dtype == torch.float64:
-                from diffurn.exact import law_kernels
-
-                return cast(Tensor, getattr(law_kernels, kernel)(*operands))
+            if can_launch(operands[0]) and not (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)):
+                return cast(Tensor, getattr(importlib.import_module(module), name)(*operands))
             return function(*operands)
 
         return dispatched

@@ -41,7 +41,7 @@ def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tens
 
 class _LogMass(ClosedForm):
     @staticmethod
-    @in_one_launch("log_mass")
+    @in_one_launch("law_kernels.log_mass")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         return torch.log(_evaluate("mass", log_odds, group_sizes, draws))
 
@@ -133,7 +133,7 @@ def log_masses_near(log_odds: Tensor, group_sizes: Tensor, totals: Tensor) -> Te
 
 class _Mean(ClosedForm):
     @staticmethod
-    @in_one_launch("mean")
+    @in_one_launch("law_kernels.mean")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         average = _evaluate("mean", log_odds, group_sizes, draws)
         n = draws.unsqueeze(-1)
@@ -168,7 +168,7 @@ def slope_of_mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
 
 class _MeanShift(ClosedForm):
     @staticmethod
-    @in_one_launch("mean_shift")
+    @in_one_launch("law_kernels.mean_shift")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         return _evaluate("mean_shift", log_odds, group_sizes, draws)
 
@@ -191,7 +191,7 @@ def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _MeanShift.of(*_aligned(log_odds, group_sizes, draws))
 
 
-@in_one_launch("centring_tilt")
+@in_one_launch("law_kernels.centring_tilt")
 def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """The tilt half way between those to n - ½ and to n + ½, for covariances.
 
@@ -212,7 +212,7 @@ def _unless_determined(moment: Tensor, group_sizes: Tensor, draws: Tensor, event
     return torch.where(determined[(...,) + (None,) * event_dims], 0.0, moment)
 
 
-@in_one_launch("covariance_product")
+@in_one_launch("law_kernels.covariance_product")
 def covariance_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None) -> Tensor:
     """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt, unless the centring one is given."""
     centred = _centred(log_odds, group_sizes, draws, tilt)
@@ -225,7 +225,7 @@ def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _unless_determined(_evaluate("covariance", centred, group_sizes, draws), group_sizes, draws, 2)
 
 
-@in_one_launch("variance")
+@in_one_launch("law_kernels.variance")
 def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Var[X_j] for every group, in O(c); log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)

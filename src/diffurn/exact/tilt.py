@@ -18,7 +18,7 @@ ITERATIONS = 12
 SMALL_STEP = 1e-3
 
 
-@in_one_launch("log_tilt")
+@in_one_launch("law_kernels.log_tilt")
 def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     r"""Returns log r with :math:`\sum_j m_j \sigma(\log r + \log ω_j) ≈ n - ½`.
 

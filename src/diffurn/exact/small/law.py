@@ -9,8 +9,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from diffurn.exact.kernels import can_launch
 from diffurn.exact.small.composition import Composition
 from diffurn.exact.small.constants import IMPOSSIBLE, NEVER, constant
+from diffurn.exact.small.pair import slope_of_mean
 from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
 from diffurn.exact.urn import TiltedUrn
 
@@ -44,6 +46,27 @@ class SmallUrn(NamedTuple):
         group_sizes, draws = self.constant("balls").expand(shape), self.constant("number").expand(shape[:-1])
         tilt = log_tilt(torch.where(never, -torch.inf, self.log_weights.detach()), group_sizes, draws)
         return TiltedUrn(torch.where(never, ZERO_WEIGHT_LOG_ODDS, self.log_weights + tilt.unsqueeze(-1)), group_sizes, draws)
+
+    def sample(self, number: int) -> Tensor:
+        """Draws, ``(number, ..., c)``, without a gradient."""
+        return self._sample_pairs(number) if self._has_kernels() else self.law().sample(number)
+
+    def rsample(self, number: int) -> Tensor:
+        """Draws, ``(number, ..., c)``, with the derivatives of the mean."""
+        if self._has_kernels():
+            return self._sample_pairs(number) + slope_of_mean(self.log_weights, self.constant("pair"), self.constant("falling"))
+        law = self.law()
+        mean = law.mean()
+        return law.sample(number) + (mean - mean.detach())
+
+    def _has_kernels(self) -> bool:
+        return self.composition.groups == 2 and can_launch(self.log_weights)
+
+    def _sample_pairs(self, number: int) -> Tensor:
+        from diffurn.exact.small import pair_kernels
+
+        pair, counts, draws = (self.constant(name) for name in ("pair", "falling", "number"))
+        return pair_kernels.sample(self.log_weights, pair, counts, draws, number)
 
     def law(self) -> Law:
         return _law_of_two_groups(self) if self.composition.groups == 2 else _law_of_many_groups(self)
