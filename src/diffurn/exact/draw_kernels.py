@@ -74,7 +74,7 @@ def _choice(high, low, row, limits, places, shift):
 
 
 @triton.jit
-def _outcomes_kernel(seed, limits, table, counts, number, groups, places, shift, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+def _outcomes_kernel(seed, limits, table, counts, stride, number, groups, places, shift, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
     lane, j = tl.arange(0, BLOCK), tl.arange(0, GROUPS)
     counter = tl.program_id(0).to(tl.int64) * BLOCK + lane
     a, b, c, d = _philox(tl.load(seed), counter, lane * 0, lane * 0)
@@ -83,11 +83,11 @@ def _outcomes_kernel(seed, limits, table, counts, number, groups, places, shift,
         choice = _choice(a if half == 0 else c, b if half == 0 else d, 0, limits, places, shift)
         draw = first + half * BLOCK
         outcome = tl.load(table + choice[:, None] * GROUPS + j[None, :])
-        tl.store(counts + draw[:, None] * groups + j[None, :], outcome, mask=(draw < number)[:, None] & (j < groups)[None, :])
+        tl.store(counts + draw[:, None] * stride + j[None, :], outcome, mask=(draw < number)[:, None] & (j < groups)[None, :])
 
 
 @triton.jit
-def _chain_kernel(seed, limits, choices, splits, counts, number, draws, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
+def _chain_kernel(seed, limits, choices, splits, counts, stride, number, draws, GROUPS: tl.constexpr, BLOCK: tl.constexpr):
     draw = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     key, exists = tl.load(seed), draw < number
     rest = tl.zeros((BLOCK,), tl.int64) + draws
@@ -96,9 +96,9 @@ def _chain_kernel(seed, limits, choices, splits, counts, number, draws, GROUPS: 
         lowest_total, places, shift, offset = tl.load(split), tl.load(split + 1), tl.load(split + 2), tl.load(split + 3)
         high, low, _, _ = _philox(key, draw, draw * 0 + j, draw * 0)
         own = tl.load(choices + 2 * offset + _choice(high, low, rest - lowest_total, limits + offset, places, shift))
-        tl.store(counts + draw * GROUPS + j, own.to(counts.dtype.element_ty), mask=exists)
+        tl.store(counts + draw * stride + j, own.to(counts.dtype.element_ty), mask=exists)
         rest -= own
-    tl.store(counts + draw * GROUPS + GROUPS - 1, rest.to(counts.dtype.element_ty), mask=exists)
+    tl.store(counts + draw * stride + GROUPS - 1, rest.to(counts.dtype.element_ty), mask=exists)
 
 
 @dataclass(frozen=True)
@@ -118,11 +118,11 @@ class OutcomesOnDevice:
         return cls(lookup.limits.to(device), padded.to(device), groups, lookup.places, lookup.shift)
 
     def fill(self, counts: Tensor) -> None:
-        """Puts an independent draw into every row of the contiguous counts ``(number, c)``."""
+        """Puts an independent draw into every row of counts ``(number, c)``, whose groups lie side by side."""
         number, block = len(counts), OF_OUTCOMES["BLOCK"]
         with torch.cuda.device_of(counts):
             _outcomes_kernel[(triton.cdiv(number, 2 * block),)](
-                new_seed(counts.device), self.limits, self.counts, counts, number, self.groups, self.places, self.shift,
+                new_seed(counts.device), self.limits, self.counts, counts, counts.stride(0), number, self.groups, self.places, self.shift,
                 GROUPS=self.counts.shape[-1], **OF_OUTCOMES,
             )  # fmt: skip
 
@@ -152,12 +152,13 @@ class ChainOnDevice:
         return cls(*(table.to(device) for table in tables), chain.draws, chain.groups)
 
     def fill(self, counts: Tensor) -> None:
-        """Puts an independent draw into every row of the contiguous counts ``(number, c)``."""
+        """Puts an independent draw into every row of counts ``(number, c)``, whose groups lie side by side."""
         number = len(counts)
         with torch.cuda.device_of(counts):
             _chain_kernel[(triton.cdiv(number, OF_CHAINS["BLOCK"]),)](
-                new_seed(counts.device), self.limits, self.choices, self.splits, counts, number, self.draws, self.groups, **OF_CHAINS
-            )
+                new_seed(counts.device), self.limits, self.choices, self.splits, counts, counts.stride(0), number, self.draws,
+                GROUPS=self.groups, **OF_CHAINS,
+            )  # fmt: skip
 
 
 # --------------------------------------------------------------------------------------------------------------------------------

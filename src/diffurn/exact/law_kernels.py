@@ -71,6 +71,7 @@ def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl
         total += tl.sum(size, 1)
         lowest = tl.minimum(lowest, tl.min(tl.where(size > 0.0, weight, float("inf")), 1))
         highest = tl.maximum(highest, tl.max(tl.where(size > 0.0, weight, -float("inf")), 1))
+    lowest, highest = tl.where(total > 0.0, lowest, 0.0), tl.where(total > 0.0, highest, 0.0)
     target = tl.maximum(tl.minimum(draws, total), 1.0) - 0.5
 
     # The anchor is the largest weight such that balls at least as heavy reach the target; it stays between lowest and highest.
@@ -86,7 +87,7 @@ def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl
             below = tl.maximum(below, tl.max(tl.where(~heavy & (size > 0.0), weight, -float("inf")), 1))
         enough = reached >= target
         lowest, highest = tl.where(enough, above, lowest), tl.where(enough, highest, below)
-    anchor = tl.where(total > 0.0, lowest, 0.0)
+    anchor = lowest
 
     before, upto = nothing, nothing
     for tile in range(TILES):

@@ -78,7 +78,7 @@ def sample_from_tables(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num
     for row, own in zip(urns.rows, counts.unbind(1), strict=True):
         table = build(row, shape, dtype, draws.device)
         for piece in own.split(per_piece):
-            _fill(table, piece)
+            table.fill(piece)
     return counts.reshape(number, *log_odds.shape)
 
 
@@ -94,14 +94,6 @@ def _draw_kernels(device: torch.device) -> Any:
     from diffurn.exact import draw_kernels
 
     return draw_kernels
-
-
-def _fill(table: Any, counts: Tensor) -> None:
-    if counts.is_contiguous():
-        table.fill(counts)
-    else:
-        table.fill(drawn := torch.empty_like(counts, memory_format=torch.contiguous_format))
-        counts.copy_(drawn)
 
 
 class _HostUrn(NamedTuple):

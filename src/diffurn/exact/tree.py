@@ -115,4 +115,8 @@ class Outcomes:
     def fill(self, counts: Tensor) -> None:
         """Puts an independent draw into every row of counts ``(number, c)``."""
         row = torch.zeros((), dtype=torch.int64, device=counts.device).expand(len(counts))
-        torch.index_select(self.counts, 0, self.lookup.pick(row), out=counts)
+        choice = self.lookup.pick(row)
+        if counts.is_contiguous():
+            torch.index_select(self.counts, 0, choice, out=counts)
+        else:
+            counts.copy_(self.counts.index_select(0, choice))
