@@ -11,6 +11,7 @@ from torch.nn.functional import softplus
 
 from diffurn import exact
 from diffurn.estimators import CovarianceST, Estimator
+from diffurn.estimators.estimator import takes_small_urns
 from diffurn.exact.small import SmallUrn
 from diffurn.exact.tracing import can_check
 from diffurn.urn import Urn
@@ -100,11 +101,6 @@ class FisherHypergeometric(Urn):
             negligible = (math.exp(exact.ZERO_WEIGHT_LOG_ODDS) * smallest).clamp(1e-307, 1.0)
             parameter = (parameter + torch.where(parameter == 0, negligible, 0.0)).log()
         return SmallUrn.build(self._composition, parameter)
-
-    def _for_estimator(self, number: int) -> exact.AnyUrn:
-        """The urn as its estimator takes it: tilted, or small where that is welcome."""
-        small = self._small(number) if getattr(self.estimator, "takes_small_urns", False) else None
-        return self.tilted if small is None else small
 
     def log_prob(self, value: Any) -> Tensor:
         r"""log P(x), by the tilted form Σ_j log Bin(x_j; m_j, p_j) - log P(S = n), which subtracts nothing large.
@@ -196,7 +192,12 @@ class FisherHypergeometric(Urn):
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
         number = math.prod(sample_shape)
-        return self.estimator.rsample(self._for_estimator(number), number).reshape(shape).to(self.dtype)
+        estimator = self.estimator
+        if takes_small_urns(estimator) and (small := self._small(number)) is not None:
+            counts = estimator.rsample(small, number)
+        else:
+            counts = estimator.rsample(self.tilted, number)
+        return counts.reshape(shape).to(self.dtype)
 
     def rank_indicators(self, group: int, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
         """Draws as from `rsample`, and with them b_i = 1[i ≤ x_group] for i = 1, …, m_group, shape ``sample_shape + (..., m_group)``.
@@ -207,5 +208,9 @@ class FisherHypergeometric(Urn):
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
         number = math.prod(sample_shape)
-        counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
+        estimator, group = self.estimator, group % self.event_shape[0]
+        if takes_small_urns(estimator) and (small := self._small(number)) is not None:
+            counts, indicators = estimator.rank_indicators(small, number, group)
+        else:
+            counts, indicators = estimator.rank_indicators(self.tilted, number, group)
         return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)
