@@ -20,7 +20,7 @@ from torch import Tensor
 
 from diffurn.exact.draw_kernels import _log1p
 from diffurn.exact.quadrature import NODES, TAIL_NATS
-from diffurn.exact.tilt import ITERATIONS, SMALL_STEP
+from diffurn.exact.tilt import ITERATIONS, SETTLED_STEP, SMALL_STEP
 
 # Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest urn, so one warp has to do.
 TILTED = 32
@@ -32,7 +32,7 @@ ENTRIES = 8
 PADDED_NODES = triton.next_power_of_2(NODES[1])
 NATS = tl.constexpr(TAIL_NATS)
 TRUSTED_STEP = tl.constexpr(SMALL_STEP)
-SETTLED_STEP = tl.constexpr(1e-9)  # Newton squares it
+SETTLED = tl.constexpr(SETTLED_STEP)
 TWO_PI = tl.constexpr(2 * math.pi)
 ATAN_TERMS = tl.constexpr(12)
 
@@ -112,7 +112,7 @@ def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl
         step = (tl.log(share / (1.0 - share)) - odds_of_target) * mean * (total - mean) / (total * variance)
         trusted = ((shift - step > low) & (shift - step < high)) | (tl.abs(step) < TRUSTED_STEP)
         shift = tl.where(trusted, shift - step, 0.5 * (low + high))
-        pending = exists & ~(tl.abs(step) < SETTLED_STEP)
+        pending = exists & ~(tl.abs(step) < SETTLED)
         steps += 1
     return shift - anchor
 
