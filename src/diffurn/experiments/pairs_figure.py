@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import statistics
 import textwrap
 from collections.abc import Iterable, Mapping, Sequence
@@ -350,17 +349,14 @@ def _show(panel: Any, pictures: np.ndarray, rows: Sequence[str], columns: Mappin
 
 
 def reconstructions(models: Sequence[Model]) -> Figure:
-    """Test pairs and what each model makes of them."""
-    width = min(2, len(models))
-    figure = Figure(figsize=(6.4 * width, 3.3 * math.ceil(len(models) / width) + 0.4), layout="constrained", dpi=160)
-    panels = figure.subplots(math.ceil(len(models) / width), width, squeeze=False).ravel()
-    for panel in panels[len(models) :]:
-        panel.set_axis_off()
-    for panel, model in zip(panels, models, strict=False):
-        pairs = _decoded(model, "pairs", -1, 2, 2)
-        rows = pairs.transpose(2, 1, 0, 3, 4, 5).reshape(4, *pairs.shape[:1], *pairs.shape[3:])
-        _show(panel, rows, ["view 1", "decoded", "view 2", "decoded"], {})
-        panel.set_title(textwrap.fill(shown(model["method"]), 70), size=10)
+    """Test pairs, the same for all models, and what each makes of them."""
+    figure = Figure(figsize=(12.4, 0.86 * (len(models) + 1) + 0.9), layout="constrained", dpi=160)
+    found = [_decoded(model, "pairs", -1, 2, 2) for model in models]  # pairs, picture or decoded, views
+    names = ["picture", *(textwrap.fill(shown(model["method"]), 28) for model in models)]
+    for view, panel in enumerate(figure.subplots(1, 2)):
+        rows = np.stack([found[0][:, 0, view], *(own[:, 1, view] for own in found)])
+        _show(panel, rows, names if view == 0 else [], {})
+        panel.set_title(f"view {view + 1}", size=10)
     figure.suptitle(f"test pairs and their reconstructions, {_about(models[0])}", size=11)
     return figure
 
