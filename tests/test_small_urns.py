@@ -85,6 +85,12 @@ def test_means_sum_to_the_draws(urn: Urn, device: torch.device) -> None:
 
 
 @every_urn
+def test_variances_keep_nine_digits_of_the_largest(urn: Urn, device: torch.device) -> None:
+    wanted = [float(oracles.enumeration(urn).moments().covariance[j, j]) for j in range(urn.groups)]
+    assert_near(fisher(urn, device).variance, wanted, relative=0, absolute=1e-9 * max(wanted) + 1e-120)
+
+
+@every_urn
 def test_probabilities_of_outcomes_keep_ten_digits(urn: Urn, device: torch.device) -> None:
     outcomes = [x for x, log_p in oracles.enumeration(urn).log_probs.items() if log_p > -math.inf]
     outcomes = outcomes[:: max(1, len(outcomes) // 50)]

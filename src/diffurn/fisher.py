@@ -143,7 +143,9 @@ class FisherHypergeometric(Urn):
     @property
     def variance(self) -> Tensor:
         """Var[x_j] of each group, shape (..., c)."""
-        return self._vanishing(exact.variance(*self.tilted), self._fixed())
+        small = self._small() if self.event_shape[0] == 2 else None
+        variance = exact.variance(*self.tilted) if small is None else small.law().variance()
+        return self._vanishing(variance, self._fixed())
 
     @property
     def covariance_matrix(self) -> Tensor:

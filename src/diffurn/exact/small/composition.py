@@ -12,9 +12,10 @@ from diffurn.exact.tracing import can_read
 
 # The largest table of an urn, in numbers: beyond it, ways that do not look at every count are faster even for one urn.
 MOST_CELLS = 1024
-# The same for all tables of a batch, of two groups and of more (whose tables are convolved), measured on one CPU core; where operations
-# wait for their launch rather than for memory, more is affordable.
-_MOST_CELLS_OF_A_BATCH = {2: 1 << 20, 3: 1 << 17}
+# The same for all tables of a batch, measured on one CPU core; where operations wait for their launch rather than for memory, more is
+# affordable. Beyond it, tables of so many cells an urn still pay; those of more than two groups, which are convolved, do not.
+_MOST_CELLS_OF_A_BATCH = 1 << 17
+_MOST_CELLS_OF_EACH = {2: 160, 3: 0}
 _CELLS_PER_LAUNCH = 32
 # Of one group: log-factorials of more balls than this lose digits that are promised.
 _MOST_BALLS = 1024
@@ -66,7 +67,7 @@ class Composition(NamedTuple):
     def pays_for(self, urns: int, draws: int, device: torch.device) -> bool:
         """Whether tables are the faster way to so many draws of each of so many urns; a compiled or captured step has no other."""
         cells = urns * (self.groups - 1) * (self.cells + draws * self.width)
-        affordable = _MOST_CELLS_OF_A_BATCH[min(self.groups, 3)]
+        affordable = _MOST_CELLS_OF_A_BATCH + urns * (1 + draws) * _MOST_CELLS_OF_EACH[min(self.groups, 3)]
         return cells <= (affordable if device.type == "cpu" and not torch.compiler.is_compiling() else affordable * _CELLS_PER_LAUNCH)
 
     def largest(self, group: int) -> int:

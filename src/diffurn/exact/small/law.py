@@ -139,6 +139,13 @@ class Law(NamedTuple):
         # Rounding of the tables is much the same in all groups.
         return mean * (self.urn.constant("number").unsqueeze(-1) / mean.detach().sum(-1, keepdim=True).clamp(min=_TINY))
 
+    def variance(self) -> Tensor:
+        """Var[x_j], of two groups: the same for both."""
+        probability, deviation = self.first.softmax(-1), self.deviations[0]
+        mean = (probability * deviation).sum(-1, keepdim=True)
+        own = (probability * (deviation - mean).square()).sum(-1, keepdim=True)
+        return own.expand(*own.shape[:-1], 2)
+
     def tail(self, largest: int) -> Tensor:
         """P(x ≥ i) of the first group for i = 1, …, largest."""
         return at_least(self.first.softmax(-1), self.urn.composition, largest)
