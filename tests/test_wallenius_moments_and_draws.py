@@ -18,6 +18,7 @@ from torch import Tensor
 
 import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric, score_surrogate
+from diffurn.exact import race
 from goodness import chi_square_p_value
 from urns import NEVER, Urn
 from wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
@@ -330,6 +331,32 @@ def test_draws_follow_the_law(urn: Urn, regime: str, device: torch.device) -> No
     counts = wallenius(urn, device).sample((number,)) if many else wallenius(urn, device, copies=(number,)).sample()
     assert counts.shape == (number, urn.groups)
     assert p_value(counts, draw_by_draw(Balls.of_urn(urn))) >= LEVEL
+
+
+def test_many_draws_of_few_outcomes_run_no_race(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    raced = []
+    run = race.draw_by_race
+    monkeypatch.setattr(race, "draw_by_race", lambda *urns: raced.append(len(urns[0])) or run(*urns))
+    weights = torch.tensor([1.0, 3.0, 0.5], device=device)
+    few, many = WalleniusHypergeometric([4, 3, 5], 6, weights=weights), WalleniusHypergeometric([4000, 3000, 5000], 6000, weights=weights)
+    few.sample((3000,))
+    assert raced == []
+    few.sample((100,))
+    many.sample((3000,))
+    few.expand([2]).sample((3000,))
+    assert raced == [100, 3000, 6000]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "draws", "weights", "only"),
+    [([4, 3], 7, [1.0, 2.0], [4, 3]), ([4, 3], 0, [1.0, 2.0], [0, 0]), ([4, 3, 2], 6, [1.0, 0.0, 2.0], [4, 0, 2])],
+)
+def test_many_draws_of_a_sure_outcome_are_that_outcome(
+    sizes: list[int], draws: int, weights: list[float], only: list[int], device: torch.device
+) -> None:
+    counts = WalleniusHypergeometric(sizes, draws, weights=torch.tensor(weights, dtype=torch.float32, device=device)).sample((2, 1000))
+    assert counts.dtype == torch.float32
+    assert torch.equal(counts.cpu(), torch.tensor(only, dtype=torch.float32).expand(2, 1000, -1))
 
 
 def test_one_draw_of_each_of_many_different_urns_follows_the_law_of_each(device: torch.device) -> None:

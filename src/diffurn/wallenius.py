@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffurn.exact import arrivals, race, wallenius, wallenius_tails
+from diffurn.exact import arrivals, race, wallenius, wallenius_table, wallenius_tails
 from diffurn.urn import Urn
 
 # A group whose balls are e^600 times less likely than the heaviest is drawn when all others are used up, and no sooner.
@@ -94,9 +94,18 @@ class WalleniusHypergeometric(Urn):
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             number, groups = math.prod(sample_shape), self.event_shape[0]
-            log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in self._operands())
-            counts = race.draw_by_race(log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1))
+            counts = self._sample_from_table(number)
+            if counts is None:
+                log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in self._operands())
+                counts = race.draw_by_race(log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1))
             return counts.to(self.dtype).reshape(shape)
+
+    def _sample_from_table(self, number: int) -> Tensor | None:
+        """Where all draws are of one urn, and it has few outcomes."""
+        if self.batch_shape.numel() != 1:
+            return None
+        log_weights, group_sizes, draws = self._operands()
+        return wallenius_table.sample_from_table(log_weights.flatten(), group_sizes.flatten(), draws.reshape(()), number, self.dtype)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """The draws of `sample`; backward they are E[x], whose exact Jacobian ∂mean/∂log ω carries the gradient."""

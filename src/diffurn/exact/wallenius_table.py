@@ -1,0 +1,37 @@
+"""Many draws of one urn of few outcomes from Wallenius' law: all outcomes in one table."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from diffurn.exact import wallenius
+from diffurn.exact.chunks import elements_per_chunk
+from diffurn.exact.lookup import Alias
+from diffurn.exact.support import enumerate_counts
+from diffurn.exact.tracing import can_check
+from diffurn.exact.tree import Outcomes
+
+# Whether a table pays: the probability of an outcome costs as much as two draws of the race, setting up as much as six hundred.
+_DRAWS_PER_OUTCOME = 2
+_DRAWS_PER_TABLE = 600
+_MOST_OUTCOMES = 1 << 16
+
+
+def sample_from_table(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor | None:
+    """`number` draws of an urn with log-weights ``(c,)``, shape ``(number, c)``; None unless a table costs less than it saves."""
+    affordable = min((number - _DRAWS_PER_TABLE) // _DRAWS_PER_OUTCOME, _MOST_OUTCOMES)
+    if affordable < 1 or not can_check():
+        return None
+    outcomes = enumerate_counts([int(size) for size in group_sizes.tolist()], int(draws), affordable)
+    if outcomes is None:
+        return None
+    outcomes = outcomes.to(draws.device)
+    if len(outcomes) == 1:
+        return outcomes.expand(number, -1).to(dtype)
+    lookup = Alias.build(wallenius.log_prob(log_weights, group_sizes, outcomes.double()).exp().unsqueeze(0))
+    table = Outcomes(lookup, outcomes.to(dtype).index_select(0, lookup.choices))
+    counts = torch.empty(number, len(group_sizes), dtype=dtype, device=draws.device)
+    for piece in counts.split(elements_per_chunk(draws.device) // 4):
+        table.fill(piece)
+    return counts
