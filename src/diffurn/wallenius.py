@@ -94,17 +94,17 @@ class WalleniusHypergeometric(Urn):
         shape = self._extended_shape(torch.Size(sample_shape))
         with torch.no_grad():
             number, groups = math.prod(sample_shape), self.event_shape[0]
-            counts = self._sample_from_table(number)
+            urns = self._operands()
+            counts = self._sample_from_table(*urns, number)
             if counts is None:
-                log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in self._operands())
+                log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in urns)
                 counts = race.draw_by_race(log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1))
             return counts.to(self.dtype).reshape(shape)
 
-    def _sample_from_table(self, number: int) -> Tensor | None:
+    def _sample_from_table(self, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> Tensor | None:
         """Where all draws are of one urn, and it has few outcomes."""
         if self.batch_shape.numel() != 1:
             return None
-        log_weights, group_sizes, draws = self._operands()
         return wallenius_table.sample_from_table(log_weights.flatten(), group_sizes.flatten(), draws.reshape(()), number, self.dtype)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:

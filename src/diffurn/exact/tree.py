@@ -108,9 +108,13 @@ class Outcomes:
         place = (left - last.lowest).to(torch.int64)
         possible = (place >= 0) & (place < len(last.mass))
         mass = torch.where(possible, mass * last.mass[place.clamp(0, len(last.mass) - 1)], 0.0)
+        return cls.of(torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1), mass, dtype)
+
+    @classmethod
+    def of(cls, outcomes: Tensor, mass: Tensor, dtype: torch.dtype) -> Outcomes:
+        """From outcomes ``(O, c)`` with their unnormalised masses ``(O,)``, whatever law they come from."""
         lookup = Alias.build(mass.unsqueeze(0))
-        counts = torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1)
-        return cls(lookup, counts.to(dtype).index_select(0, lookup.choices))
+        return cls(lookup, outcomes.to(dtype).index_select(0, lookup.choices))
 
     def fill(self, counts: Tensor) -> None:
         """Puts an independent draw into every row of counts ``(number, c)``."""

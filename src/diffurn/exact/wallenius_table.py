@@ -7,7 +7,6 @@ from torch import Tensor
 
 from diffurn.exact import wallenius
 from diffurn.exact.chunks import elements_per_chunk
-from diffurn.exact.lookup import Alias
 from diffurn.exact.support import enumerate_counts
 from diffurn.exact.tracing import can_check
 from diffurn.exact.tree import Outcomes
@@ -29,8 +28,7 @@ def sample_from_table(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, n
     outcomes = outcomes.to(draws.device)
     if len(outcomes) == 1:
         return outcomes.expand(number, -1).to(dtype)
-    lookup = Alias.build(wallenius.log_prob(log_weights, group_sizes, outcomes.double()).exp().unsqueeze(0))
-    table = Outcomes(lookup, outcomes.to(dtype).index_select(0, lookup.choices))
+    table = Outcomes.of(outcomes, wallenius.log_prob(log_weights, group_sizes, outcomes.double()).exp(), dtype)
     counts = torch.empty(number, len(group_sizes), dtype=dtype, device=draws.device)
     for piece in counts.split(elements_per_chunk(draws.device) // 4):
         table.fill(piece)
