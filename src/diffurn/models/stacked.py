@@ -175,8 +175,8 @@ def _adam_update_(moving: Sequence[Any], rates: Tensor, steps: Tensor) -> None:
         gradient = given.to(first.dtype)
         first.lerp_(gradient, 1 - slow)
         second.mul_(slower).addcmul_(gradient, gradient, value=1 - slower)
-        per_scale = (1 / scale).view(-1, *[1] * (parameter.ndim - 1))
-        parameter.addcdiv_(first, torch.addcmul(StackedAdam.EPSILON * per_scale, second.sqrt(), per_scale / root), value=-1)
+        rate = scale.view(-1, *[1] * (parameter.ndim - 1))
+        parameter.addcdiv_(rate * first, second.sqrt().div_(root).add_(StackedAdam.EPSILON), value=-1)
         if copy is not None:
             copy.copy_(parameter)
 
