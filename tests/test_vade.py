@@ -18,7 +18,7 @@ from diffurn import FisherHypergeometric
 from diffurn.experiments.merged import merged_log_prob
 from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import Categorical, Hypergeometric, Prior, Uniform, drawn_counts, prior_named
-from diffurn.models.stacked import Batches, Replayed, StackedLinear, glorot_
+from diffurn.models.stacked import Batches, Replayed, StackedAdam, StackedLinear, glorot_, half_copies, stacked_layers, through
 from diffurn.models.vade import VaDE
 
 ALL = ["uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean", "hypergeometric-inf", "hypergeometric-soft-merged"]
@@ -304,6 +304,39 @@ def test_a_stacked_layer_is_one_layer_per_model() -> None:
     assert torch.equal(layer.weight[0], layer.weight[2])
     assert layer.weight.abs().max() <= math.sqrt(6 / 7)
     assert not torch.equal(layer.weight[0], layer.weight[1])
+
+
+def test_half_copies_are_filled_up_with_units_that_give_and_take_nothing() -> None:
+    layers = stacked_layers(2, (5, 7, 3))
+    for layer in layers:
+        glorot_(layer.weight, [1, 2])
+        torch.nn.init.normal_(layer.bias)
+    copies, x = half_copies(layers), torch.randn(2, 4, 5)
+    assert copies["0.weight"].shape == (2, 8, 8)
+    hidden = torch.relu(x.bfloat16() @ layers[0].weight.bfloat16() + layers[0].bias.bfloat16())
+    expected = (hidden @ layers[1].weight.bfloat16() + layers[1].bias.bfloat16()).double()
+
+    def result() -> Tensor:
+        return torch.func.functional_call(_Through(layers), {f"layers.{name}": copy for name, copy in copies.items()}, x)
+
+    torch.testing.assert_close(result(), expected, rtol=0.02, atol=0.02)  # other roundings to 8 bits
+    names, parameters = zip(*layers.named_parameters(), strict=True)
+    optimizer = StackedAdam(parameters, torch.full((2,), 0.1), copies=[copies[name] for name in names])
+    for _ in range(5):
+        optimizer.step(result().square().sum())
+    for name, parameter in layers.named_parameters():
+        own = torch.zeros_like(copies[name])
+        own[tuple(slice(size) for size in parameter.shape)] = parameter.detach().bfloat16()
+        assert torch.equal(copies[name].detach(), own), name
+
+
+class _Through(torch.nn.Module):
+    def __init__(self, layers: torch.nn.ModuleList) -> None:
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x: Tensor) -> Tensor:
+        return through(self.layers, x)
 
 
 def test_an_epoch_shows_every_item_of_a_models_own_data_once() -> None:

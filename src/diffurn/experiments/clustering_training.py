@@ -70,8 +70,7 @@ class Training(StackTraining):
 
     def _train_step(self) -> None:
         loss = self._losses(*self.batches.next())
-        torch.where(self.active, loss, 0.0).sum().backward()
-        self.optimizer.step()
+        self.optimizer.step(torch.where(self.active, loss, 0.0).sum())
         self.sums += loss.detach().unsqueeze(-1)
 
     def _prepare(self, steps: int) -> None:

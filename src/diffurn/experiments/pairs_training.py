@@ -148,8 +148,7 @@ class PairTraining(StackTraining):
 
     def _train_step(self) -> None:
         measures = self._losses(self.draws.next(), self.temperature)
-        torch.where(self.active, measures[:, 0], 0.0).sum().backward()
-        self.optimizer.step()
+        self.optimizer.step(torch.where(self.active, measures[:, 0], 0.0).sum())
         self.sums += measures.detach()
 
     def _prepare(self, steps: int) -> None:

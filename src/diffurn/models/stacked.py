@@ -24,6 +24,7 @@ class StackedLinear(nn.Module):
 
     def __init__(self, models: int, inputs: int, outputs: int) -> None:
         super().__init__()
+        self.outputs = outputs
         self.weight = nn.Parameter(torch.zeros(models, inputs, outputs))
         self.bias = nn.Parameter(torch.zeros(models, 1, outputs))
 
@@ -38,6 +39,13 @@ def stacked_layers(models: int, sizes: Sequence[int]) -> nn.ModuleList:
 def linear_layers(*stacks: nn.ModuleList) -> list[StackedLinear]:
     """The layers of one or several stacks as what they are."""
     return [layer for stack in stacks for layer in stack if isinstance(layer, StackedLinear)]
+
+
+def through(layers: nn.ModuleList, x: Tensor) -> Tensor:
+    """`rectified`, where the weights may be `half_copies`: in their precision, the result in that of x again."""
+    outputs, weight = linear_layers(layers)[-1].outputs, linear_layers(layers)[0].weight
+    x_filled_up = nn.functional.pad(x.to(weight.dtype), (0, weight.shape[-2] - x.shape[-1]))
+    return rectified(layers, x_filled_up)[..., :outputs].to(x.dtype)
 
 
 def rectified(layers: nn.ModuleList, x: Tensor) -> Tensor:
@@ -95,14 +103,29 @@ def to_gumbel_(uniforms: Tensor) -> None:
     uniforms.copy_(-torch.log(-torch.log(uniforms.clamp(limits.tiny, 1 - limits.eps / 2))))  # both logs finite
 
 
+# Tensor cores read rows of 16 bytes: matrices of other widths take kernels of half the speed.
+_ENTRIES_TOGETHER = 8
+
+
 def half_copies(model: nn.Module) -> dict[str, Tensor]:
     """bfloat16 copies of the weights and biases of all stacked linear layers, by name: leaves of their own, for ``functional_call``.
 
-    Computing with copies that stay reads half the bytes of casting the weights in every step, and so do their gradients.
+    Computing with copies that stay reads half the bytes of casting the weights in every step, and so do their gradients. Inputs and outputs
+    are filled up with zeros to multiples of eight: such units give and take nothing, see `through`.
     """
     layers = [(f"{name}.", layer) for name, layer in model.named_modules() if isinstance(layer, StackedLinear)]
-    own = {prefix + name: parameter for prefix, layer in layers for name, parameter in layer.named_parameters()}
-    return {name: parameter.detach().to(torch.bfloat16).requires_grad_() for name, parameter in own.items()}
+    return {prefix + name: copy.requires_grad_() for prefix, layer in layers for name, copy in _filled_up(layer).items()}
+
+
+def _filled_up(layer: StackedLinear) -> dict[str, Tensor]:
+    inputs, outputs = (-size % _ENTRIES_TOGETHER for size in layer.weight.shape[1:])
+    weight, bias = (values.detach().to(torch.bfloat16) for values in (layer.weight, layer.bias))
+    return {"weight": nn.functional.pad(weight, (0, outputs, 0, inputs)), "bias": nn.functional.pad(bias, (0, outputs))}
+
+
+def _own_part(filled: Tensor, parameter: Tensor) -> Tensor:
+    """What belongs to the parameter of a copy that was filled up."""
+    return filled[tuple(slice(size) for size in parameter.shape)]
 
 
 class StackedAdam:
@@ -112,8 +135,8 @@ class StackedAdam:
         parameters: each with a leading dimension of models.
         rates: one a model, (S,); a captured step reads them anew each time.
         compiled: fuse the update by ``torch.compile``.
-        copies: of the parameters in another precision, in the same order, None for those that have none. Gradients are taken from them
-            where they are, and they follow the parameters.
+        copies: of the parameters in another precision, perhaps filled up, in the same order, None for those that have none. Gradients are
+            taken from them where they are, and they follow the parameters.
     """
 
     DECAYS, EPSILON = (0.9, 0.999), 1e-8
@@ -134,22 +157,20 @@ class StackedAdam:
         self._update = torch.compile(_adam_update_, fullgraph=True, dynamic=False) if compiled else _adam_update_
 
     @torch.no_grad()
-    def step(self) -> None:
-        """Moves the parameters by their gradients, and forgets these."""
+    def step(self, loss: Tensor) -> None:
+        """Moves the parameters by their gradients; those that the loss does not know stay."""
         self.steps.add_(1)
         leaves = [parameter if copy is None else copy for parameter, copy in zip(self.parameters, self.copies, strict=True)]
-        moving = [place for place, leaf in enumerate(leaves) if leaf.grad is not None]
-        everything = (self.parameters, self.copies, self.firsts, self.seconds, [leaf.grad for leaf in leaves])
-        self._update([tuple(values[place] for values in everything) for place in moving], self.rates, self.steps)
-        for leaf in leaves:
-            leaf.grad = None
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)  # as they come: .backward() would copy some of them
+        everything = zip(self.parameters, self.copies, self.firsts, self.seconds, gradients, strict=True)
+        self._update([row for row in everything if row[-1] is not None], self.rates, self.steps)
 
     @torch.no_grad()
     def renew_copies(self) -> None:
         """For parameters that something else has set."""
         for parameter, copy in zip(self.parameters, self.copies, strict=True):
             if copy is not None:
-                copy.copy_(parameter)
+                _own_part(copy, parameter).copy_(parameter)
 
     def moments(self, parameter: nn.Parameter) -> tuple[Tensor, Tensor]:
         """First and second, of one of the parameters."""
@@ -172,13 +193,13 @@ def _adam_update_(moving: Sequence[Any], rates: Tensor, steps: Tensor) -> None:
     scale = rates / (1 - slow**steps)
     root = (1 - slower**steps).sqrt()
     for parameter, copy, first, second, given in moving:
-        gradient = given.to(first.dtype)
+        gradient = _own_part(given, parameter).to(first.dtype)
         first.lerp_(gradient, 1 - slow)
         second.mul_(slower).addcmul_(gradient, gradient, value=1 - slower)
         rate = scale.view(-1, *[1] * (parameter.ndim - 1))
         parameter.addcdiv_(rate * first, second.sqrt().div_(root).add_(StackedAdam.EPSILON), value=-1)
         if copy is not None:
-            copy.copy_(parameter)
+            _own_part(copy, parameter).copy_(parameter)
 
 
 class Batches:

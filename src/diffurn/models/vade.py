@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from diffurn.models.priors import Law, Prior
-from diffurn.models.stacked import Groups, linear_layers, rectified, stacked_layers
+from diffurn.models.stacked import Groups, stacked_layers, through
 
 
 class VaDE(nn.Module):
@@ -70,12 +70,12 @@ class VaDE(nn.Module):
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and log-variance of q(z|x), each (S, B, D)."""
-        mean, log_variance = _through(self.encoder, x).chunk(2, -1)
+        mean, log_variance = through(self.encoder, x).chunk(2, -1)
         return mean, log_variance
 
     def decode(self, z: Tensor) -> Tensor:
         """Log-odds of the pixels."""
-        return _through(self.decoder, z)
+        return through(self.decoder, z)
 
     def log_responsibilities(self, z: Tensor, laws: Sequence[Law]) -> Tensor:
         """log q(c|x) from z (S, B, D), by Bayes' rule: (S, B, K)."""
@@ -118,8 +118,3 @@ class VaDE(nn.Module):
             own_log_q, own_gumbel = (self.groups.of(values, place) for values in (log_q, gumbel))
             parts.append(law.expected_log_prob(own_log_q, own_gumbel, temperature))
         return self.groups.joined(parts)
-
-
-def _through(layers: nn.ModuleList, x: Tensor) -> Tensor:
-    """In the precision of the layers, which may be a lower one; the result in that of x again."""
-    return rectified(layers, x.to(linear_layers(layers)[0].weight.dtype)).to(x.dtype)
