@@ -29,7 +29,8 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(models, 1, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.baddbmm(self.bias.to(x.dtype), x, self.weight.to(x.dtype))
+        # Not baddbmm, which writes the bias into the result first: compiled, the sum is one with what follows.
+        return torch.bmm(x, self.weight.to(x.dtype)) + self.bias.to(x.dtype)
 
 
 def stacked_layers(models: int, sizes: Sequence[int]) -> nn.ModuleList:
