@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
-from diffurn.experiments.paper import paper
 from diffurn.experiments.tables import Table, text
 
 ROOT = Path(__file__).parents[1]
@@ -38,20 +37,6 @@ def with_rows(table: Table, **values: str) -> Table:
     kept = [place for place, name in enumerate(table.columns) if name not in values]
     chosen = [row for row in table.rows if all(row[table.columns.index(name)] == value for name, value in values.items())]
     return replace(table, columns=[table.columns[place] for place in kept], rows=[[row[place] for place in kept] for row in chosen])
-
-
-def clustering() -> Markdown:
-    """The clustering tables, if there are any; otherwise the paper's, and that ours are still to come."""
-    if (ROOT / "results" / "clustering" / "tables.json").exists():
-        return Markdown("\n\n".join(as_markdown(table).text for table in results("clustering").values()))
-    rows = [
-        [data, prior, *(f"{metrics[metric][prior]['mean']:.1f} ± {metrics[metric][prior]['deviation']:.1f}" for metric in metrics)]
-        for data, metrics in paper("clustering")["by_dataset"].items()
-        for prior in ("uniform", "categorical", "hypergeometric")
-    ]
-    columns = ["data", "prior", "paper: accuracy (%)", "paper: NMI (%)", "paper: ARI (%)"]
-    stated = Table("The paper's table; ours is still to come", columns, rows)
-    return as_markdown(stated)
 
 
 def as_markdown(table: Table) -> Markdown:
