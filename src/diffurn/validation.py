@@ -8,6 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from diffurn.exact.shapes import common_shape
+
 
 def as_float_tensor(name: str, value: Any) -> Tensor:
     """A floating-point tensor; Python numbers and integer arrays take torch's default dtype."""
@@ -58,7 +60,7 @@ def require(name: str, tensor: Tensor, holds: Tensor, rule: str) -> None:
 def require_broadcast(described: Mapping[str, Sequence[int]], *shapes: Sequence[int]) -> torch.Size:
     """The common shape of `shapes`; where there is none, a ValueError that restates the shapes as `described` to the user."""
     try:
-        return torch.Size(torch.broadcast_shapes(*shapes))
+        return common_shape(shapes)
     except RuntimeError:
         listed = ", ".join(f"{name} {tuple(shape)}" for name, shape in described.items())
         raise ValueError(f"shapes do not broadcast: {listed}") from None

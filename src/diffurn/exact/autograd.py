@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from typing import Any, cast
 
 import torch
@@ -38,5 +39,7 @@ def _with_forward_mode(function: type[ClosedForm]) -> type[ClosedForm]:
         ctx.save_for_backward(*inputs)
         ctx.save_for_forward(*inputs)
 
+    # Asked for in every call, and slow to find out.
+    function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     methods = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(function.tangent)}
     return type(function.__name__, (function,), methods)

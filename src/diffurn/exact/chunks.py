@@ -8,6 +8,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from diffurn.exact.shapes import common_shape
+
 
 def elements_per_chunk(device: torch.device) -> int:
     """2^17 float64 fill a megabyte, a CPU core's share of the cache; elsewhere only memory is a limit."""
@@ -23,7 +25,7 @@ def in_chunks(function: Callable[..., Tensor], *operands: Tensor, events: tuple[
         events: the number of event dimensions of each operand.
         work: elements of the largest intermediate per row.
     """
-    batch = torch.broadcast_shapes(*(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True)))
+    batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     rows = math.prod(batch)
     per_chunk = max(1, elements_per_chunk(operands[0].device) // max(1, work))
     if rows <= per_chunk or torch.compiler.is_compiling():

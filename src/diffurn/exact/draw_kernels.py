@@ -327,11 +327,12 @@ def _each_kernel(
     tl.store(counts + row[:, None] * groups + j[None, :], nothing, mask=(waiting & (trial == 0))[:, None] & group)
 
 
-def _tile(groups: int) -> dict[str, int]:
+@cache
+def _tile(groups: int, proposed: int) -> dict[str, int]:
     """How proposals are laid out: acceptance falls like 1/√c, so that about √c tries find a draw."""
     padded = triton.next_power_of_2(groups)
     tries = max(1, min(8, triton.next_power_of_2(max(2, math.isqrt(padded))), MOST_GROUPS // padded))
-    rows = max(1, PROPOSED // (tries * padded))
+    rows = max(1, proposed // (tries * padded))
     return {"GROUPS": padded, "TRIES": tries, "ROWS": rows, "num_warps": min(16, max(1, rows * tries * padded // 64))}
 
 
@@ -347,9 +348,9 @@ def _draw_each(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, seed: Tenso
     counts = _new_counts(log_odds, group_sizes, draws, seed, number, dtype)
     urns, groups = log_odds.shape
     if number * urns:
-        tile = _tile(groups)
+        tile = _tile(groups, PROPOSED)
         with torch.cuda.device_of(log_odds):
-            _each_kernel[(triton.cdiv(number * urns, tile["ROWS"]),)](
+            _each_kernel[(-(-number * urns // tile["ROWS"]),)](
                 seed, log_odds, group_sizes, draws, _remainders(log_odds.device), counts, number * urns, urns, groups,
                 ROUNDS=MOST_ROUNDS, **tile,
             )  # fmt: skip

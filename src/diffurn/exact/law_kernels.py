@@ -11,6 +11,7 @@ are read tile by tile, so that the cost is linear in their number. Nothing is di
 from __future__ import annotations
 
 import math
+from functools import cache
 from typing import Any
 
 import torch
@@ -20,6 +21,7 @@ from torch import Tensor
 
 from diffurn.exact.draw_kernels import _log1p
 from diffurn.exact.quadrature import NODES, TAIL_NATS
+from diffurn.exact.shapes import common_shape
 from diffurn.exact.tilt import ITERATIONS, SETTLED_STEP, SMALL_STEP
 
 # Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest urn, so one warp has to do.
@@ -300,8 +302,8 @@ def _covariance_kernel(
 
 def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, list[Tensor]]:
     """The common batch shape, and the operands as contiguous rows of it."""
-    batch = torch.broadcast_shapes(*(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True)))
-    groups = torch.broadcast_shapes(*(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e))
+    batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
+    groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
     return batch, [x.detach().expand(batch + groups * e).contiguous() for x, e in zip(operands, events, strict=True)]
 
 
@@ -310,14 +312,25 @@ def _tile(groups: int, most: int) -> dict[str, int]:
     return {"GROUPS": padded, "TILES": triton.cdiv(groups, padded)}
 
 
+@cache
+def _tilt_tile(groups: int, most: int, entries: int) -> dict[str, int]:
+    tile = _tile(groups, most)
+    return {**tile, "ROWS": max(1, entries // tile["GROUPS"]), "num_warps": max(1, min(8, tile["GROUPS"] // 64))}
+
+
+@cache
+def _quadrature_tile(groups: int, most: int, entries: int) -> dict[str, int]:
+    tile = _tile(groups, most)
+    return {**tile, "T": PADDED_NODES, "num_warps": max(1, tile["GROUPS"] * PADDED_NODES // (32 * entries))}
+
+
 def _tilts(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, centring: bool) -> Tensor:
     batch, operands = _flattened(log_weights, group_sizes, draws, events=(1, 1, 0))
     tilts, groups = log_weights.new_empty(batch), operands[0].shape[-1]
-    tile = _tile(groups, MOST_GROUPS["tilt"])
-    tile |= {"ROWS": max(1, TILTED // tile["GROUPS"]), "num_warps": max(1, min(8, tile["GROUPS"] // 64))}
+    tile = _tilt_tile(groups, MOST_GROUPS["tilt"], TILTED)
     if tilts.numel():
         with torch.cuda.device_of(tilts):
-            _tilt_kernel[(triton.cdiv(tilts.numel(), tile["ROWS"]),)](
+            _tilt_kernel[(-(-tilts.numel() // tile["ROWS"]),)](
                 *operands, tilts, tilts.numel(), groups, CENTRING=centring, STEPS=ITERATIONS, **tile
             )
     return tilts
@@ -334,10 +347,9 @@ def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
 def _launch(kernel: Any, values: Tensor, rows: int, *operands: Tensor, **constants: Any) -> Tensor:
     """One program for every row of the operands, the first of which are the groups'."""
     groups = operands[0].shape[-1]
-    tile = _tile(groups, MOST_GROUPS["quadrature"])
-    tile |= {"T": PADDED_NODES, "num_warps": max(1, tile["GROUPS"] * PADDED_NODES // (32 * ENTRIES))}
     if rows:
         with torch.cuda.device_of(values):
+            tile = _quadrature_tile(groups, MOST_GROUPS["quadrature"], ENTRIES)
             kernel[(rows,)](*operands, values, groups, **constants, **tile)
     return values
 

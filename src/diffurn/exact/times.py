@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from diffurn.exact.chunks import in_chunks
+from diffurn.exact.shapes import common_shape
 from diffurn.exact.tracing import can_check
 
 # Nodes tried in turn; where values cannot be looked at (torch.compile, vmap), the second serves all.
@@ -151,7 +152,7 @@ def integrate(
         events: the number of event dimensions of each operand.
         work: elements of the largest intermediate per row and node.
     """
-    batch = torch.broadcast_shapes(*(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True)))
+    batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     # One more dimension in front, so that a single urn has rows to pick, too.
     rows = [x.expand((1, *batch, *x.shape[x.ndim - e :])) for x, e in zip(operands, events, strict=True)]
     grids = in_chunks(lambda *chunk: torch.stack(grid(*chunk), -1), *rows, events=events, work=work)

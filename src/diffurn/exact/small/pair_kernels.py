@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from diffurn.exact.draw_kernels import _philox, _uniform, new_seed
+from diffurn.exact.shapes import common_shape
 from diffurn.exact.small.constants import IMPOSSIBLE
 
 # Entries of tables that a program holds, four for a thread.
@@ -69,12 +71,17 @@ def _product_kernel(log_weights, pair, counts, vectors, values, rows, width, str
     tl.store(values + 2 * row + 1, -product, mask=exists)
 
 
-def _launch(kernel: Any, rows: int, width: int, *arguments: Any) -> None:
+@cache
+def _tile(width: int, entries: int) -> dict[str, int]:
     padded = triton.next_power_of_2(width)
-    tile = {"W": padded, "ROWS": max(1, ENTRIES // padded), "num_warps": max(1, min(8, padded // ENTRIES))}
+    return {"W": padded, "ROWS": max(1, entries // padded), "num_warps": max(1, min(8, padded // entries))}
+
+
+def _launch(kernel: Any, rows: int, width: int, *arguments: Any) -> None:
+    tile = _tile(width, ENTRIES)
     if rows:
         with torch.cuda.device_of(arguments[0]):
-            kernel[(triton.cdiv(rows, tile["ROWS"]),)](*arguments, **tile)
+            kernel[(-(-rows // tile["ROWS"]),)](*arguments, **tile)
 
 
 def sample(log_weights: Tensor, pair: Tensor, counts: Tensor, draws: Tensor, number: int) -> Tensor:
@@ -88,7 +95,7 @@ def sample(log_weights: Tensor, pair: Tensor, counts: Tensor, draws: Tensor, num
 
 
 def covariance_product(log_weights: Tensor, pair: Tensor, counts: Tensor, vector: Tensor) -> Tensor:
-    batch, width = torch.broadcast_shapes(log_weights.shape[:-1], vector.shape[:-1]), pair.shape[-1]
+    batch, width = common_shape((log_weights.shape[:-1], vector.shape[:-1])), pair.shape[-1]
     pair = pair.expand(*batch, width).reshape(-1, width)
     log_weights, vector = (values.detach().expand(*batch, 2).contiguous() for values in (log_weights, vector))
     values = torch.empty_like(log_weights)
