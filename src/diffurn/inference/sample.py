@@ -53,8 +53,13 @@ class Sample:
     @property
     def undetermined(self) -> Tensor:
         """Rows in which something could have come out differently, ``(D, R)``."""
-        competing = (self.group_sizes > 0).sum(-1) > 1
-        return competing & (self.frequencies > 0) & (self.draws > 0) & (self.draws < self.group_sizes.sum(-1))
+        several = (self.group_sizes > 0).sum(-1) > 1
+        return several & (self.frequencies > 0) & (self.draws > 0) & (self.draws < self.group_sizes.sum(-1))
+
+    @property
+    def competing(self) -> Tensor:
+        """Groups with balls in rows in which something could have come out differently, ``(D, R, c)``."""
+        return (self.group_sizes > 0) & self.undetermined.unsqueeze(-1)
 
     @cached_property
     def totals(self) -> tuple[Tensor, Tensor]:

@@ -51,17 +51,16 @@ def pearson(law: Law, sample: Sample, coefficients: Tensor, parameters: Tensor) 
     for some, part in sample.tiles(sample.counts.shape[-1] * NODES[1]):
         urns = part.log_weights(coefficients[some]), part.group_sizes, part.draws
         mean, covariance = law.mean(*urns), law.covariance(*urns)
-        free = part.undetermined
-        present = (part.group_sizes > 0) & free.unsqueeze(-1)
-        deviation = torch.where(present, part.counts - mean, 0.0)
-        # Within the present groups the covariance is singular only along ones; elsewhere it is zero.
-        ones = present.double()
+        competing = part.competing
+        deviation = torch.where(competing, part.counts - mean, 0.0)
+        # Within the competing groups the covariance is singular only along ones; elsewhere it is zero.
+        ones = competing.double()
         gauge = ones.unsqueeze(-1) * ones.unsqueeze(-2) / ones.sum(-1).clamp(min=1)[..., None, None]
         scale = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-300)[..., None, None]
         regular = covariance / scale + gauge + torch.diag_embed(1 - ones)
         solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(-1) / scale.squeeze(-1)
         statistic[some] += (part.frequencies * (deviation * solved).sum(-1)).sum(-1)
-        rank[some] += (part.frequencies * torch.where(free, ones.sum(-1) - 1, 0.0)).sum(-1)
+        rank[some] += (part.frequencies * (ones.sum(-1) - 1).clamp(min=0)).sum(-1)
     statistic, rank = sample.summed(statistic, rank)
     degrees = (rank - parameters).clamp(min=0).to(torch.int64)
     dispersion = torch.where(degrees > 0, statistic / degrees.clamp(min=1), torch.nan)
