@@ -71,6 +71,9 @@ class Evaluation(NamedTuple):
     score: Tensor
     information: Tensor
 
+    def pick(self, data_sets: Tensor) -> Evaluation:
+        return Evaluation(*(x[data_sets] for x in self))
+
     def replaced(self, where: Tensor, by: Evaluation) -> Evaluation:
         """A copy with other numbers for some data sets."""
         return Evaluation(*(old.index_copy(0, where, new) for old, new in zip(self, by, strict=True)))

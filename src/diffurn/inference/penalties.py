@@ -10,7 +10,7 @@ from torch import Tensor
 from diffurn import exact
 from diffurn.exact.quadrature import NODES
 from diffurn.inference.likelihood import Evaluation
-from diffurn.inference.newton import Objective, Penalty, solve
+from diffurn.inference.newton import Objective, Penalty, orthogonal_to, solve
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Ridge:
     name: str = "ridge"
 
     def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
-        free = torch.eye(coefficients.shape[-1], dtype=coefficients.dtype, device=coefficients.device) - objective.gauge
+        free = orthogonal_to(objective.gauge)
         shrunk = (free @ coefficients.unsqueeze(-1)).squeeze(-1)
         return Evaluation(
             likelihood.value - 0.5 * self.strength * shrunk.square().sum(-1),
@@ -40,8 +40,7 @@ class Firth:
     name: str = "firth"
 
     def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
-        free = torch.eye(coefficients.shape[-1], dtype=coefficients.dtype, device=coefficients.device) - objective.gauge
-        inverse = solve(likelihood.information, free, objective.gauge)
+        inverse = solve(likelihood.information, orthogonal_to(objective.gauge), objective.gauge)
         log_det = torch.linalg.slogdet(likelihood.information + objective.gauge).logabsdet
         slope = 0.5 * _slope_of_trace(objective, coefficients, inverse)
         return Evaluation(likelihood.value + 0.5 * log_det, likelihood.score + slope, likelihood.information)
