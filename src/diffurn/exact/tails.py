@@ -15,7 +15,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.exact.binomial import binomial_log_pmf, binomial_variance
+from diffurn.exact.binomial import binomial_log_pmf, binomial_variance, typical_log_odds
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.law import log_mass, log_mass_anywhere, mean
 from diffurn.exact.marginals import other_sizes
@@ -137,9 +137,9 @@ class _Terms(NamedTuple):
     def tilted(
         cls, log_odds: Tensor, size: Tensor, other_log_odds: Tensor, other_sizes: Tensor, start: Tensor, left: Tensor, upward: Tensor
     ) -> _Terms:
-        own_tilt = _log_odds_of(start, size) - log_odds.detach()
+        own_tilt = typical_log_odds(start, size) - log_odds.detach()
         if other_sizes.shape[-1] == 1:
-            other_tilt = _log_odds_of(left, other_sizes[..., 0]) - other_log_odds[..., 0].detach()
+            other_tilt = typical_log_odds(left, other_sizes[..., 0]) - other_log_odds[..., 0].detach()
         else:
             weights, sizes, total = torch.broadcast_tensors(other_log_odds.detach(), other_sizes, left.unsqueeze(-1))
             other_tilt = log_tilt(weights, sizes, total[..., 0])
@@ -207,11 +207,6 @@ class _Terms(NamedTuple):
         """P(others = left ∓ d) / P(others = left)."""
         nodes = Quadrature.build(self.other_log_odds, self.other_sizes, self.left, span=2)
         return nodes.mass_at(torch.where(self.upward, -1.0, 1.0).unsqueeze(-1) * d) / nodes.mass().unsqueeze(-1)
-
-
-def _log_odds_of(count: Tensor, size: Tensor) -> Tensor:
-    """Log-odds under which a count is typical; finite where it is none or all."""
-    return torch.log((count + 0.5) / (size - count + 0.5))
 
 
 def gram_rule(length: Tensor) -> tuple[Tensor, Tensor]:

@@ -103,7 +103,7 @@ def evaluate(law: Law, sample: Sample, coefficients: Tensor, progress: Progress 
 def central_log_likelihood(sample: Sample) -> Tensor:
     """Of the urn in which all balls are alike, ``(D,)``: Π C(m_j, x_j) / C(N, n), whichever the law."""
     draws, total = sample.draws, sample.group_sizes.sum(-1)
-    log_odds = torch.log((draws + 0.5) / (total - draws + 0.5))
+    log_odds = exact.typical_log_odds(draws, total)
     per_row = exact.binomial_log_pmf(sample.counts, sample.group_sizes, log_odds.unsqueeze(-1)).sum(-1)
     per_row = per_row - exact.binomial_log_pmf(draws, total, log_odds)
     return sample.summed(sample.constant + (sample.frequencies * per_row).sum(-1))[0]

@@ -139,8 +139,8 @@ class Sample:
     def _coefficients(self) -> Tensor:
         """Σ f log C(m, x) up to a term that depends on m and n alone, ``(D,)``; at the odds of n in Σm nothing large is involved."""
         draws, total = self.draws.unsqueeze(-1), self.group_sizes.sum(-1, keepdim=True)
-        log_odds = torch.log((draws + 0.5) / (total - draws + 0.5))
-        return (self.frequencies * exact.binomial_log_pmf(self.counts, self.group_sizes, log_odds).sum(-1)).sum(-1)
+        log_pmf = exact.binomial_log_pmf(self.counts, self.group_sizes, exact.typical_log_odds(draws, total))
+        return (self.frequencies * log_pmf.sum(-1)).sum(-1)
 
 
 def _taken(values: Tensor, data_sets: Tensor) -> Tensor:
