@@ -157,6 +157,13 @@ class FitResult:
             return self.observed + self._shaped(surplus)
 
     @cached_property
+    def central_expected(self) -> Tensor:
+        """Counts expected if all balls were alike, n m_j / Σm summed over rows, ``(..., c)``."""
+        sample = self.sample
+        taken = sample.frequencies * sample.draws / sample.group_sizes.sum(-1)
+        return self._shaped(*sample.summed((taken.unsqueeze(-2) @ sample.group_sizes).squeeze(-2)))
+
+    @cached_property
     def p_values(self) -> Tensor:
         """Of each coefficient being zero, ``(..., p)``: by z, or by the likelihood ratio where the estimate is infinite."""
         with torch.no_grad():
@@ -164,7 +171,7 @@ class FitResult:
 
     def see_all_rows(self) -> None:
         """Works out at once what a summary and a figure show, while all processes that have rows are at hand."""
-        _ = self.expected, self.p_values, self._goodness_of_fit
+        _ = self.expected, self.central_expected, self.p_values, self._goodness_of_fit
 
     def _shaped(self, tensor: Tensor) -> Tensor:
         return tensor.reshape(self.batch_shape + tensor.shape[1:])
