@@ -194,12 +194,12 @@ class FisherHypergeometric(Urn):
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
         number = math.prod(sample_shape)
-        estimator = self.estimator
-        if takes_small_urns(estimator) and (small := self._small(number)) is not None:
-            counts = estimator.rsample(small, number)
-        else:
-            counts = estimator.rsample(self.tilted, number)
-        return counts.reshape(shape).to(self.dtype)
+        return self.estimator.rsample(self._for_estimator(number), number).reshape(shape).to(self.dtype)
+
+    def _for_estimator(self, number: int) -> Any:
+        """The urn in the form that the estimator takes, for so many draws."""
+        small = self._small(number) if takes_small_urns(self.estimator) else None
+        return self.tilted if small is None else small
 
     def rank_indicators(self, group: int, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
         """Draws as from `rsample`, and with them b_i = 1[i ≤ x_group] for i = 1, …, m_group, shape ``sample_shape + (..., m_group)``.
@@ -210,9 +210,5 @@ class FisherHypergeometric(Urn):
         self._check_dtype_holds_draws()
         shape = self._extended_shape(torch.Size(sample_shape))
         number = math.prod(sample_shape)
-        estimator, group = self.estimator, group % self.event_shape[0]
-        if takes_small_urns(estimator) and (small := self._small(number)) is not None:
-            counts, indicators = estimator.rank_indicators(small, number, group)
-        else:
-            counts, indicators = estimator.rank_indicators(self.tilted, number, group)
+        counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
         return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)
