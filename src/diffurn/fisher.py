@@ -165,9 +165,8 @@ class FisherHypergeometric(Urn):
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
         x = self._checked_value(value, joint=False)
-        drawable = self._drawable()
-        others = drawable.sum(-1, keepdim=True) - drawable
-        possible = (x <= drawable) & (self.draws.unsqueeze(-1) - x <= others)
+        lowest, highest = self._marginal_support()
+        possible = (x >= lowest) & (x <= highest)
         return torch.where(possible, exact.marginal_log_prob(*self.tilted, x), -torch.inf).to(self.dtype)
 
     def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
