@@ -52,7 +52,13 @@ def cells_of(urn: TiltedUrn) -> float:
 
 
 def by_tree(urn: TiltedUrn, number: int) -> Tensor:
-    return Tree.build(*urn).draw(number)
+    return drawn_from(Tree.build(*urn), number, urn.draws.device)
+
+
+def drawn_from(tree: Tree, number: int, device: torch.device) -> Tensor:
+    counts = torch.empty(number, tree.groups, dtype=torch.int64, device=device)
+    tree.fill(counts)
+    return counts
 
 
 def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
@@ -441,7 +447,7 @@ def test_a_thousand_groups_from_tables_follow_the_law(device: torch.device) -> N
 
     def batches() -> Iterator[np.ndarray]:  # all draws at once would take a gigabyte
         for _ in range(DRAWS // 5000):
-            counts = tree.draw(5000)
+            counts = drawn_from(tree, 5000, device)
             assert_possible(counts, THOUSAND)
             yield counts.cpu().numpy()
 

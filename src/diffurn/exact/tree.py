@@ -48,7 +48,6 @@ class Tree:
     root: Split | None
     groups: int
     draws: int
-    device: torch.device
 
     @classmethod
     def build(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, chain: bool = False) -> Tree:
@@ -66,19 +65,13 @@ class Tree:
             totals = Window(number, draws.new_ones(1)) if at_root else window_of_sum(left, right, *moments)
             return totals, Split.build(left, right, totals, (left_split, right_split))
 
-        return cls(grow(0, len(variance))[1], len(variance), number, log_odds.device)
+        return cls(grow(0, len(variance))[1], len(variance), number)
 
     def fill(self, counts: Tensor) -> None:
         """Puts an independent draw into every row of counts ``(number, c)``."""
-        totals = torch.full((len(counts),), self.draws, device=self.device)
+        totals = torch.full((len(counts),), self.draws, device=counts.device)
         for group, drawn in zip(counts.unbind(-1), _draw(self.root, totals), strict=True):
             group.copy_(drawn)
-
-    def draw(self, number: int) -> Tensor:
-        """Independent draws, shape (number, c), int64."""
-        counts = torch.empty(number, self.groups, dtype=torch.int64, device=self.device)
-        self.fill(counts)
-        return counts
 
 
 def _all_combinations(values: list[Tensor]) -> Tensor:
