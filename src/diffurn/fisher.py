@@ -174,9 +174,7 @@ class FisherHypergeometric(Urn):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
-        self._check_dtype_holds_draws()
-        shape = self._extended_shape(torch.Size(sample_shape))
-        number = math.prod(sample_shape)
+        shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
             small = self._small(number)
             counts = self._sample_from_tables(number) if small is None else small.sample(number)
@@ -190,9 +188,7 @@ class FisherHypergeometric(Urn):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them; with the default the same exact draws as `sample`."""
-        self._check_dtype_holds_draws()
-        shape = self._extended_shape(torch.Size(sample_shape))
-        number = math.prod(sample_shape)
+        shape, number = self._shape_of_draws(sample_shape)
         return self.estimator.rsample(self._for_estimator(number), number).reshape(shape).to(self.dtype)
 
     def _for_estimator(self, number: int) -> Any:
@@ -206,8 +202,6 @@ class FisherHypergeometric(Urn):
         For models that use a count as a threshold ("the first x"), where the count itself carries no gradient; what flows back through b
         is up to the `estimator`. In a batch of different group sizes the largest sets the length.
         """
-        self._check_dtype_holds_draws()
-        shape = self._extended_shape(torch.Size(sample_shape))
-        number = math.prod(sample_shape)
+        shape, number = self._shape_of_draws(sample_shape)
         counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
         return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)
