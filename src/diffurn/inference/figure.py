@@ -33,9 +33,6 @@ def forest_plot(result: FitResult) -> Figure:
         from matplotlib.figure import Figure
     except ImportError as missing:
         raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
-    if result.coefficients.ndim != 1:
-        shape = tuple(result.coefficients.shape[:-1])
-        raise ValueError(f"a figure shows one data set, but this is a batch of shape {shape}; pick one, such as result[0]")
     by_group = result.names == result.groups
     rows = max(3, len(result.groups)) if by_group else len(result.names) + len(result.groups) + 2
     spacing, size = (0.3, 9.0) if rows <= 30 else (0.22, 7.5) if rows <= 60 else (0.12, 5.0)
