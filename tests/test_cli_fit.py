@@ -215,12 +215,10 @@ def test_awkward_tables_are_printed_and_drawn(content: str, tmp_path: Path) -> N
 
 
 def test_a_batch_has_no_single_figure() -> None:
-    from diffurn.inference.figure import forest_plot
-
     batch = fit(torch.tensor([[[3, 2]], [[4, 1]]]), [[5, 9]])
     with pytest.raises(ValueError, match=r"result\[0\]"):
-        forest_plot(batch)
-    assert len(forest_plot(batch[0]).axes) == 2
+        batch.plot()
+    assert len(batch[0].plot().axes) == 2
 
 
 # --- refusals

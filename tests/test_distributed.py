@@ -97,7 +97,7 @@ def cases() -> dict[str, Case]:
 
 
 NUMBERS = ("coefficients", "covariance", "lower", "upper", "log_likelihood", "central_log_likelihood", "parameters", "converged", "rows")
-NUMBERS += ("draws", "observed", "expected", "p_values")
+NUMBERS += ("draws", "observed", "expected", "central_expected", "p_values")
 
 
 def figures(result: FitResult) -> dict[str, Tensor]:

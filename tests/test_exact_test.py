@@ -215,7 +215,7 @@ def test_bad_arguments_are_named() -> None:
         exact_test([[1, 1, 1], [2, 3, 4]])
     with pytest.raises(ValueError, match=r"odds is 0\.0, but the odds must be a positive finite number"):
         exact_test([[1, 1], [2, 3]], odds=0.0)
-    with pytest.raises(ValueError, match="alternative is 'both', but it must be one of 'two-sided', 'less', 'greater'"):
+    with pytest.raises(ValueError, match="alternative is 'both', but must be one of 'two-sided', 'less', 'greater'"):
         exact_test([[1, 1], [2, 3]], alternative="both")
     with pytest.raises(ValueError, match="level is 95"):
         exact_test([[1, 1], [2, 3]]).confidence_interval(95)

@@ -122,6 +122,12 @@ def test_features_of_rows_act_through_the_groups() -> None:
     )
 
 
+def test_what_can_be_fitted_can_be_predicted_from_data_frames() -> None:
+    frame = pd.DataFrame({"price": [1.0, 0.0, 2.0]}, index=["a", "b", "c"])
+    result = fit([[1, 2, 1], [1, 1, 1]], [4, 4, 4], covariates=frame, groups=["a", "b", "c"])
+    assert_close(result.predict([4, 4, 4], 5, frame), result.predict([4, 4, 4], 5, frame.to_numpy()), 0)
+
+
 def test_a_batch_of_data_sets_with_features_gives_what_each_gives_alone() -> None:
     sizes, features = torch.randint(2, 9, (6, 3)), torch.randn(6, 3, 2)
     counts = torch.stack([torch.minimum(torch.randint(1, 9, (6, 3)), sizes) for _ in range(4)]).reshape(2, 2, 6, 3)

@@ -52,7 +52,13 @@ def cells_of(urn: TiltedUrn) -> float:
 
 
 def by_tree(urn: TiltedUrn, number: int) -> Tensor:
-    return Tree.build(*urn).draw(number)
+    return drawn_from(Tree.build(*urn), number, urn.draws.device)
+
+
+def drawn_from(tree: Tree, number: int, device: torch.device) -> Tensor:
+    counts = torch.empty(number, tree.groups, dtype=torch.int64, device=device)
+    tree.fill(counts)
+    return counts
 
 
 def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
@@ -167,7 +173,7 @@ MEDIUM = (
 
 
 def conditional_probabilities(split: Split) -> np.ndarray:
-    """P(left = lowest_left + column | total = lowest_total + row), as the table at a split has it."""
+    """P(left = lookup.lowest + column | total = lowest_total + row), as the table at a split has it."""
     lookup = split.lookup
     steps = lookup.steps.cpu().numpy().reshape(lookup.rows, lookup.columns) - np.arange(lookup.rows)[:, None]
     return np.diff(steps, axis=1, prepend=0.0)
@@ -198,7 +204,7 @@ def test_tables_imply_the_enumerated_law(urn: Urn, device: torch.device) -> None
     implied = np.ones(len(outcomes))
     for split, left_groups, right_groups in splits(Tree.build(*tilted(urn, device)).root):
         left = outcomes[:, left_groups].sum(1)
-        row, column = left + outcomes[:, right_groups].sum(1) - split.lowest_total, left - split.lowest_left
+        row, column = left + outcomes[:, right_groups].sum(1) - split.lowest_total, left - split.lookup.lowest
         table = conditional_probabilities(split)
         known = (row >= 0) & (row < table.shape[0]) & (column >= 0) & (column < table.shape[1])
         implied *= np.where(known, table[np.where(known, row, 0), np.where(known, column, 0)], 0.0)
@@ -227,7 +233,7 @@ def distance_of_tables(urn: Urn, tree: Tree) -> float:
             of_right[right_counts[possible]] += exact[possible]
             row = count - split.lowest_total
             known = 0 <= row < len(table)
-            implied = probability * Mass(split.lowest_left, table[row]).at(left.counts) if known else np.zeros_like(exact)
+            implied = probability * Mass(split.lookup.lowest, table[row]).at(left.counts) if known else np.zeros_like(exact)
             distance += 0.5 * (np.abs(implied - exact).sum() + abs(probability - implied.sum()))
         totals |= {left_groups: Mass(left.lowest, of_left), right_groups: Mass(right.lowest, of_right)}
     return float(distance)
@@ -441,7 +447,7 @@ def test_a_thousand_groups_from_tables_follow_the_law(device: torch.device) -> N
 
     def batches() -> Iterator[np.ndarray]:  # all draws at once would take a gigabyte
         for _ in range(DRAWS // 5000):
-            counts = tree.draw(5000)
+            counts = drawn_from(tree, 5000, device)
             assert_possible(counts, THOUSAND)
             yield counts.cpu().numpy()
 

@@ -165,9 +165,8 @@ class FisherHypergeometric(Urn):
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
         x = self._checked_value(value, joint=False)
-        drawable = self._drawable()
-        others = drawable.sum(-1, keepdim=True) - drawable
-        possible = (x <= drawable) & (self.draws.unsqueeze(-1) - x <= others)
+        lowest, highest = self._marginal_support()
+        possible = (x >= lowest) & (x <= highest)
         return torch.where(possible, exact.marginal_log_prob(*self.tilted, x), -torch.inf).to(self.dtype)
 
     def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -175,9 +174,7 @@ class FisherHypergeometric(Urn):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
-        self._check_dtype_holds_draws()
-        shape = self._extended_shape(torch.Size(sample_shape))
-        number = math.prod(sample_shape)
+        shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
             small = self._small(number)
             counts = self._sample_from_tables(number) if small is None else small.sample(number)
@@ -191,15 +188,13 @@ class FisherHypergeometric(Urn):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them; with the default the same exact draws as `sample`."""
-        self._check_dtype_holds_draws()
-        shape = self._extended_shape(torch.Size(sample_shape))
-        number = math.prod(sample_shape)
-        estimator = self.estimator
-        if takes_small_urns(estimator) and (small := self._small(number)) is not None:
-            counts = estimator.rsample(small, number)
-        else:
-            counts = estimator.rsample(self.tilted, number)
-        return counts.reshape(shape).to(self.dtype)
+        shape, number = self._shape_of_draws(sample_shape)
+        return self.estimator.rsample(self._for_estimator(number), number).reshape(shape).to(self.dtype)
+
+    def _for_estimator(self, number: int) -> Any:
+        """The urn in the form that the estimator takes, for so many draws."""
+        small = self._small(number) if takes_small_urns(self.estimator) else None
+        return self.tilted if small is None else small
 
     def rank_indicators(self, group: int, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
         """Draws as from `rsample`, and with them b_i = 1[i ≤ x_group] for i = 1, …, m_group, shape ``sample_shape + (..., m_group)``.
@@ -207,12 +202,6 @@ class FisherHypergeometric(Urn):
         For models that use a count as a threshold ("the first x"), where the count itself carries no gradient; what flows back through b
         is up to the `estimator`. In a batch of different group sizes the largest sets the length.
         """
-        self._check_dtype_holds_draws()
-        shape = self._extended_shape(torch.Size(sample_shape))
-        number = math.prod(sample_shape)
-        estimator, group = self.estimator, group % self.event_shape[0]
-        if takes_small_urns(estimator) and (small := self._small(number)) is not None:
-            counts, indicators = estimator.rank_indicators(small, number, group)
-        else:
-            counts, indicators = estimator.rank_indicators(self.tilted, number, group)
+        shape, number = self._shape_of_draws(sample_shape)
+        counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
         return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, cast
 
@@ -261,6 +262,11 @@ class Urn(Distribution):
                 enough = self.cdf(middle) >= q
                 low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
         return torch.where(q <= 0, lowest, torch.where(q >= 1, highest, high)).to(self.dtype)
+
+    def _shape_of_draws(self, sample_shape: Any) -> tuple[torch.Size, int]:
+        """The shape that draws have, and how many they are of each urn; refuses those that the dtype cannot hold."""
+        self._check_dtype_holds_draws()
+        return self._extended_shape(torch.Size(sample_shape)), math.prod(sample_shape)
 
     def _check_dtype_holds_draws(self) -> None:
         largest = int(2 / torch.finfo(self.dtype).eps)

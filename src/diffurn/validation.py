@@ -57,6 +57,12 @@ def require(name: str, tensor: Tensor, holds: Tensor, rule: str) -> None:
     raise ValueError(f"{name}{where} is {entry.tolist()}, but {rule}")
 
 
+def require_one_of(name: str, value: object, allowed: Sequence[object]) -> None:
+    """Raises a ValueError that lists what is allowed."""
+    if value not in allowed:
+        raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
+
+
 def require_broadcast(described: Mapping[str, Sequence[int]], *shapes: Sequence[int]) -> torch.Size:
     """The common shape of `shapes`; where there is none, a ValueError that restates the shapes as `described` to the user."""
     try:

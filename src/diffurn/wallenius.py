@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
@@ -90,11 +89,9 @@ class WalleniusHypergeometric(Urn):
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
-        self._check_dtype_holds_draws()
-        shape = self._extended_shape(torch.Size(sample_shape))
+        shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            number, groups = math.prod(sample_shape), self.event_shape[0]
-            urns = self._operands()
+            urns, groups = self._operands(), self.event_shape[0]
             counts = self._sample_from_table(*urns, number)
             if counts is None:
                 log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in urns)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffurn.cli.output import progress_bar, refuse, refusing, replacing, standard_output
+from diffurn.cli.output import progress_bar, refusing, replacing, standard_output
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -52,21 +52,17 @@ def compare(
         raise typer.Exit(130) from None
     tables = all_tables(records, members.missing)
     report = bench.report(options, members, records) | {"tables": [table.as_json() for table in tables]}
-    try:
+    with refusing(RunError):
         for name, figure in _figures(growths(records), report["environment"]["device"]):
             content = io.BytesIO()
             figure.savefig(content, format="png")
             write_atomically(out / name, content.getvalue())
         write_atomically(out / "ratios.md", f"`{report['command']}`\n\n{as_markdown(tables)}".encode())
         write_json(out / "bench.json", report)
-    except RunError as problem:
-        refuse(str(problem))
     if as_json:
         typer.echo(json.dumps(report, ensure_ascii=False, allow_nan=False))
         return
-    console = standard_output()
-    if not console.is_terminal:
-        console.width = 140  # a file has no edge that tables must fit
+    console = standard_output(wide=True)
     for table in tables:
         console.print(table.as_rich())
     console.print(f"records, tables and figures: {out}", soft_wrap=True, markup=False)
@@ -115,4 +111,4 @@ def gradients(
         console = standard_output()
         for table in experiment.tables(judgements):
             console.print(table)
-        console.print(f"records and figure: {out}", highlight=False)
+        console.print(f"records and figure: {out}", soft_wrap=True, markup=False)

@@ -15,6 +15,7 @@ from diffurn.cli import fit_report
 from diffurn.cli.models import Model
 from diffurn.cli.output import check_place, progress_bar, refuse, refusing, replacing, standard_output
 from diffurn.data import EXAMPLES, CountTable, example_counts, read_counts
+from diffurn.inference.report import jsonable
 
 if TYPE_CHECKING:
     from diffurn.inference import Contrasts, FitResult
@@ -170,10 +171,5 @@ def _record(table: CountTable, result: FitResult, contrasts: Contrasts | None) -
         pairs, *columns = contrasts
         rows = zip(pairs, *(column.tolist() for column in columns), strict=True)
         keys = ("groups", *contrasts._fields[1:])
-        record["contrasts"] = [dict(zip(keys, (list(pair), *map(_plain, numbers)), strict=True)) for pair, *numbers in rows]
+        record["contrasts"] = jsonable([dict(zip(keys, (list(pair), *numbers), strict=True)) for pair, *numbers in rows])
     return record
-
-
-def _plain(number: float) -> float | str | None:
-    """JSON has no word for infinities and nan."""
-    return number if math.isfinite(number) else None if math.isnan(number) else str(number)

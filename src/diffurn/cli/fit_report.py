@@ -12,6 +12,8 @@ from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from diffurn.inference.report import p_value
+
 if TYPE_CHECKING:
     from diffurn.data import CountTable
     from diffurn.inference import Contrasts, FitResult
@@ -152,10 +154,6 @@ def factor(log_value: float, digits: int) -> str:
 
 def between(lower: float, upper: float) -> str:
     return "" if math.isnan(lower) or math.isnan(upper) else f"{factor(lower, 3)} – {factor(upper, 3)}"
-
-
-def p_value(p: float) -> str:
-    return "" if math.isnan(p) else "<0.0001" if p < 1e-4 else f"{p:.4f}"
 
 
 def _plain(value: float) -> str:

@@ -75,8 +75,11 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
         yield lambda done, total: progress.update(task, completed=done, total=total or None)
 
 
-def standard_output() -> Console:
-    """A console for people; letters the terminal has no sign for do not stop it."""
+def standard_output(wide: bool = False) -> Console:
+    """A console for people; letters the terminal has no sign for do not stop it. A file, which has no edge, may be `wide`."""
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
-    return Console(highlight=False)
+    console = Console(highlight=False)
+    if wide and not console.is_terminal:
+        console.width = 140
+    return console

@@ -90,9 +90,7 @@ def _print(directories: dict[str, Path], as_json: bool) -> None:
         content = {name: [table.as_json() for table in read_tables(path)] for name, path in directories.items()}
         typer.echo(json.dumps(content, ensure_ascii=False))
         return
-    console = standard_output()
-    if not console.is_terminal:
-        console.width = 140  # a file has no edge that tables must fit
+    console = standard_output(wide=True)
     for path in directories.values():
         for table in read_tables(path):
             console.print(table.as_rich())

@@ -25,10 +25,10 @@ CELLS_AT_ONCE = 1 << 20  # rows times groups
 
 def sample(
     group_sizes: Annotated[str, typer.Option(help="Balls of each group, such as 3,5,4.")],
-    draws: Annotated[int, typer.Option(min=1, help="Balls taken at once.")],
+    draws: Annotated[int, typer.Option(min=1, help="Balls taken from the urn.")],
     weights: Annotated[str, typer.Option(help="Importance ω of each group, such as 1,2,0.5; only ratios matter.")],
     groups: Annotated[str | None, typer.Option(help="Names of the groups, such as a,b,c; 1,2,3 by default.")] = None,
-    model: Annotated[Model, typer.Option(help="Fisher: taken at once. Wallenius: taken one after another.")] = Model.fisher,
+    model: Annotated[Model, typer.Option(help="fisher: taken at once; wallenius: one after another.")] = Model.fisher,
     number: Annotated[int, typer.Option(min=1, help="Rows: how often to draw from the full urn.")] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the draws.")] = 0,
     out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from diffurn.data.arm import ArmScenes
-from diffurn.data.images import DATA_FOLDER
+from diffurn.data.images import DATA_FOLDER, usual_folder
 from diffurn.data.stored import download_mpi3d, read_mpi3d, read_sprites
 
 _FILES = {"sprites": "sprites7f_64.npz", "mpi3d_toy": "mpi3d_toy.npz"}
@@ -59,8 +59,7 @@ def load_factors(name: str, path: str | os.PathLike[str] | None = None) -> Facto
         return ArmScenes()
     if name not in _READERS:
         raise ValueError(f"there is no data set {name!r}: choose arm, sprites or mpi3d_toy")
-    if path is None and os.environ.get(DATA_FOLDER):
-        path = Path(os.environ[DATA_FOLDER]) / name
+    path = usual_folder(name) if path is None else path
     if path is None and name == "mpi3d_toy":
         return read_mpi3d(download_mpi3d(_FILES[name]))
     if path is None:

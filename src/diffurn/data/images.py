@@ -71,14 +71,19 @@ def load_images(name: str, folder: str | os.PathLike[str] | None = None) -> Imag
         return _digits()
     if name not in _SOURCES:
         raise ValueError(f"there is no data set {name!r}: choose mnist, fashion-mnist or digits")
-    if folder is None and os.environ.get(DATA_FOLDER):
-        folder = Path(os.environ[DATA_FOLDER]) / name
+    folder = usual_folder(name) if folder is None else folder
     parts = [_read_idx(name, file, None if folder is None else Path(folder)) for file in FILES]
     for images, labels in (parts[:2], parts[2:]):
         if images.ndim != 3 or labels.shape != images.shape[:1] or (len(labels) and int(labels.max()) >= CLASSES):
             raise ValueError(f"the files of {name} do not fit together: images {tuple(images.shape)}, labels {tuple(labels.shape)}")
     train, train_labels, test, test_labels = parts
     return Images(train.flatten(1), train_labels.long(), test.flatten(1), test_labels.long(), (train.shape[1], train.shape[2]))
+
+
+def usual_folder(name: str) -> Path | None:
+    """Where a data set is, unless another place is given; None if the environment variable is not set."""
+    root = os.environ.get(DATA_FOLDER)
+    return Path(root) / name if root else None
 
 
 def _read_idx(name: str, file: str, folder: Path | None) -> Tensor:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol, TypeGuard
+from typing import Protocol
 
 from torch import Tensor
 
-from diffurn.exact import AnyUrn, TiltedUrn
+from diffurn.exact import TiltedUrn
 
 
 class Estimator(Protocol):
@@ -24,13 +24,5 @@ class Estimator(Protocol):
         ...
 
 
-class EstimatorOfAnyUrn(Protocol):
-    """An `Estimator` that takes small urns as well."""
-
-    def rsample(self, urn: AnyUrn, number: int) -> Tensor: ...
-
-    def rank_indicators(self, urn: AnyUrn, number: int, group: int) -> tuple[Tensor, Tensor]: ...
-
-
-def takes_small_urns(estimator: Estimator) -> TypeGuard[EstimatorOfAnyUrn]:
+def takes_small_urns(estimator: Estimator) -> bool:
     return bool(getattr(estimator, "takes_small_urns", False))

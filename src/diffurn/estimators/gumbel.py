@@ -13,7 +13,7 @@ from torch import Tensor
 from diffurn.estimators.noise import gumbel_noise
 from diffurn.exact import AnyUrn, TiltedUrn
 from diffurn.exact.conditionals import Conditional, conditional, merged
-from diffurn.exact.small import Chain, SmallUrn, at_least, inverse, reordered, with_first
+from diffurn.exact.small import Chain, SmallUrn, inverse, reordered, with_first
 
 # Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ still sees τ times as deep.
 _NATS = 38.0
@@ -144,24 +144,22 @@ class GumbelSoftmax:
     def rank_indicators(self, urn: AnyUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
         """Counts and b_i = Σ_{k ≥ i} y_k, i = 1, …, m, of one group, which is drawn first."""
         if isinstance(urn, SmallUrn):
-            permutation = with_first(group, urn.composition.groups)
-            first, largest = urn.reordered(permutation), urn.composition.largest(group)
-            counts, steps = self._small_chain(first, number)
-            indicators = at_least(self._one_hot(steps[0]).flip(-1), first.composition, largest)
-            shape = (number, *urn.log_weights.shape)
-            return reordered(counts, inverse(permutation)).reshape(shape), indicators.reshape(*shape[:-1], largest)
-        tilted = urn.as_tilted()
-        rows = _rows(tilted, number)
-        groups = rows.log_odds.shape[-1]
-        order = torch.tensor([group, *(j for j in range(groups) if j != group)], device=rows.log_odds.device).expand(len(rows.draws), -1)
-        counts, steps = self._tilted_chain(_reordered(rows, order), number)
-        largest = int(tilted.group_sizes[..., group].max())
+            shape, largest = urn.log_weights.shape, urn.composition.largest(group)
+            permutation = with_first(group, shape[-1])
+            counts, steps = self._small_chain(urn.reordered(permutation), number)
+            counts = reordered(counts, inverse(permutation))
+        else:
+            tilted = urn.as_tilted()
+            shape, largest = tilted.log_odds.shape, int(tilted.group_sizes[..., group].max())
+            rows = _rows(tilted, number)
+            order = torch.tensor(with_first(group, shape[-1]), device=rows.draws.device).expand(len(rows.draws), -1)
+            counts, steps = self._tilted_chain(_reordered(rows, order), number)
+            counts = counts.gather(-1, order.argsort(-1))
         if steps:
             indicators = _at_least(self._one_hot(steps[0]), steps[0].law.lowest, largest)
         else:
             indicators = (torch.arange(1, largest + 1, device=counts.device) <= counts).to(counts.dtype)
-        counts = counts.gather(-1, order.argsort(-1))
-        return counts.reshape(number, *tilted.log_odds.shape), indicators.reshape(number, *tilted.draws.shape, largest)
+        return counts.reshape(number, *shape), indicators.reshape(number, *shape[:-1], largest)
 
     def _order(self, rows: TiltedUrn, one_for_all: bool = False) -> Tensor:
         """The groups of every row in the order in which they are drawn."""

@@ -45,9 +45,10 @@ def score_surrogate(
     residuals = values.detach()
     exact_part = torch.zeros_like(values[0])
     if control_variate == "covariance":
-        slope = _slope_at(f, urn.mean.detach())
+        mean = urn.mean
+        slope = _slope_at(f, mean.detach())
         residuals = residuals - (slope * x).sum(-1)
-        exact_part = (slope * (urn.mean - urn.mean.detach())).sum(-1)
+        exact_part = (slope * (mean - mean.detach())).sum(-1)
     baseline = (residuals.sum(0) - residuals) / (num_samples - 1)
     log_prob = urn.log_prob(x)
     score_part = ((residuals - baseline) * (log_prob - log_prob.detach())).mean(0)

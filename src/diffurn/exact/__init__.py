@@ -4,7 +4,7 @@ An urn is three tensors, bundled as `TiltedUrn`: the log-odds log r + log ω of 
 what r is, `quadrature` for the one sum behind every mass and moment, `law` for what is built on it, `tree` and `rejection` for draws.
 """
 
-from diffurn.exact.binomial import binomial_log_pmf
+from diffurn.exact.binomial import binomial_log_pmf, typical_log_odds
 from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, slope_of_mean, variance
 from diffurn.exact.marginals import entropy, marginal_log_prob, marginal_tail
 from diffurn.exact.mode import mode
@@ -36,5 +36,6 @@ __all__ = [
     "sample_by_rejection",
     "sample_from_tables",
     "slope_of_mean",
+    "typical_log_odds",
     "variance",
 ]

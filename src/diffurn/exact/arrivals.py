@@ -236,9 +236,9 @@ def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x
     """log P(X_j = x_j) for every j, for counts that are possible and not certain: shape (..., c)."""
     group_sizes, _ = with_a_ball_left(group_sizes, draws)
     if log_weights.shape[-1] == 2:  # one count determines the other
-        counts = torch.stack([x, draws.unsqueeze(-1) - x], -1)
-        own_first = torch.stack([counts[..., 0, :], counts[..., 1, :].flip(-1)], -2)
-        return wallenius.log_prob(log_weights.unsqueeze(-2), group_sizes.unsqueeze(-2), own_first)
+        own = torch.eye(2, dtype=torch.bool, device=x.device)
+        counts = torch.where(own, x.unsqueeze(-1), (draws.unsqueeze(-1) - x).unsqueeze(-1))
+        return wallenius.log_prob(log_weights.unsqueeze(-2), group_sizes.unsqueeze(-2), counts)
     operands = log_weights.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1) - x, log_weights, group_sizes, x
     work = NODES[1] * log_weights.shape[-1]
     return integrate(lambda *group: _Group(*group).grid(), _marginal, *operands, events=(1, 1, 0, 0, 0, 0), work=work)

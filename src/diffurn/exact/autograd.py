@@ -24,7 +24,7 @@ class ClosedForm(torch.autograd.Function):
 
     @staticmethod
     def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
-        raise NotImplementedError
+        raise NotImplementedError("this function has no derivative in forward mode; use reverse mode, such as torch.func.jacrev")
 
     @classmethod
     def of(cls, *operands: Tensor) -> Tensor:

@@ -57,6 +57,11 @@ def binomial_variance(size: Tensor, log_odds: Tensor) -> Tensor:
     return size * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)
 
 
+def typical_log_odds(count: Tensor, size: Tensor) -> Tensor:
+    """Log-odds under which a count is typical; finite where it is none or all."""
+    return torch.log((count + 0.5) / (size - count + 0.5))
+
+
 def _log_sigmoid(x: Tensor) -> Tensor:
     """log σ(x); torch's own starts threads for the smallest tensor."""
     return -softplus(-x, threshold=50)

@@ -8,7 +8,8 @@ to n by `log_tilt`.
 from __future__ import annotations
 
 import math
-from typing import Any, cast
+from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -23,11 +24,11 @@ from diffurn.exact.tilt import log_tilt, surplus
 _NOISE = math.exp(-36)
 
 
-def _evaluate(method: str, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
+def _evaluate(method: Callable[..., Tensor], log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
     """A method of the urns' quadratures, in chunks."""
 
     def evaluate(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
-        return cast(Tensor, getattr(Quadrature.build(log_odds, group_sizes, draws), method)(*vectors))
+        return method(Quadrature.build(log_odds, group_sizes, draws), *vectors)
 
     events = (1, 1, 0) + (1,) * len(vectors)
     return in_chunks(evaluate, log_odds, group_sizes, draws, *vectors, events=events, work=log_odds.shape[-1] * NODES[1])
@@ -43,7 +44,7 @@ class _LogMass(ClosedForm):
     @staticmethod
     @in_one_launch("law_kernels.log_mass")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        return torch.log(_evaluate("mass", log_odds, group_sizes, draws))
+        return torch.log(_evaluate(Quadrature.mass, log_odds, group_sizes, draws))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -135,7 +136,7 @@ class _Mean(ClosedForm):
     @staticmethod
     @in_one_launch("law_kernels.mean")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        average = _evaluate("mean", log_odds, group_sizes, draws)
+        average = _evaluate(Quadrature.mean, log_odds, group_sizes, draws)
         n = draws.unsqueeze(-1)
         return torch.where(n <= 0, 0.0, torch.where(n >= group_sizes.sum(-1, keepdim=True), group_sizes, average))
 
@@ -170,7 +171,7 @@ class _MeanShift(ClosedForm):
     @staticmethod
     @in_one_launch("law_kernels.mean_shift")
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        return _evaluate("mean_shift", log_odds, group_sizes, draws)
+        return _evaluate(Quadrature.mean_shift, log_odds, group_sizes, draws)
 
     @staticmethod
     def _product(ctx: Any, vector: Tensor) -> Tensor:
@@ -216,20 +217,20 @@ def _unless_determined(moment: Tensor, group_sizes: Tensor, draws: Tensor, event
 def covariance_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None) -> Tensor:
     """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt, unless the centring one is given."""
     centred = _centred(log_odds, group_sizes, draws, tilt)
-    return _unless_determined(_evaluate("covariance_product", centred, group_sizes, draws, vector), group_sizes, draws, 1)
+    return _unless_determined(_evaluate(Quadrature.covariance_product, centred, group_sizes, draws, vector), group_sizes, draws, 1)
 
 
 def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c), with rows that sum to zero; log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
-    return _unless_determined(_evaluate("covariance", centred, group_sizes, draws), group_sizes, draws, 2)
+    return _unless_determined(_evaluate(Quadrature.covariance, centred, group_sizes, draws), group_sizes, draws, 2)
 
 
 @in_one_launch("law_kernels.variance")
 def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Var[X_j] for every group, in O(c); log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
-    return _unless_determined(_evaluate("variance", centred, group_sizes, draws), group_sizes, draws, 1)
+    return _unless_determined(_evaluate(Quadrature.variance, centred, group_sizes, draws), group_sizes, draws, 1)
 
 
 def kl_divergence(log_odds: Tensor, other_log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

@@ -127,7 +127,7 @@ def _tilted_on_host(urns: tuple[tuple[float, ...], ...]) -> _HostUrns:
 
 @lru_cache(maxsize=4)
 def _kept_table(urn: _HostUrn, shape: str, dtype: torch.dtype, device: torch.device) -> Any:
-    """Filled on the host, where many small steps cost least."""
+    """For kernels filled on the host, where many small steps cost least."""
     odds, sizes, total = (torch.tensor(values, dtype=torch.float64, device="cpu") for values in urn)
     on_device = _draw_kernels(device)
     if shape == "chain":

@@ -15,16 +15,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.exact.binomial import binomial_log_pmf, binomial_variance
+from diffurn.exact.binomial import binomial_log_pmf, binomial_variance, typical_log_odds
 from diffurn.exact.chunks import in_chunks
 from diffurn.exact.law import log_mass, log_mass_anywhere, mean
 from diffurn.exact.marginals import other_sizes
-from diffurn.exact.quadrature import NODES, Quadrature
+from diffurn.exact.quadrature import NODES, TAIL_NATS, Quadrature
 from diffurn.exact.tilt import log_tilt
 from diffurn.exact.tracing import can_check
 
-# What lies further out is left away. The others' quadrature reaches as far: beyond, it repeats itself.
-_NATS = 33.0
 # Windows up to here are summed term by term; longer ones imply variances ≥ 18, from which on the law is smooth to rounding.
 SHORT = 60
 _GAUSS = 28
@@ -137,9 +135,9 @@ class _Terms(NamedTuple):
     def tilted(
         cls, log_odds: Tensor, size: Tensor, other_log_odds: Tensor, other_sizes: Tensor, start: Tensor, left: Tensor, upward: Tensor
     ) -> _Terms:
-        own_tilt = _log_odds_of(start, size) - log_odds.detach()
+        own_tilt = typical_log_odds(start, size) - log_odds.detach()
         if other_sizes.shape[-1] == 1:
-            other_tilt = _log_odds_of(left, other_sizes[..., 0]) - other_log_odds[..., 0].detach()
+            other_tilt = typical_log_odds(left, other_sizes[..., 0]) - other_log_odds[..., 0].detach()
         else:
             weights, sizes, total = torch.broadcast_tensors(other_log_odds.detach(), other_sizes, left.unsqueeze(-1))
             other_tilt = log_tilt(weights, sizes, total[..., 0])
@@ -159,6 +157,7 @@ class _Terms(NamedTuple):
     def _length(self) -> Tensor:
         """The number of terms that matter: all, or as many as Bernstein's inequality, d²/(2v + ⅔d) + decay·d = nats, asks for.
 
+        What lies further out is left away. The others' quadrature reaches as far: beyond, it repeats itself.
         A sum of variance v₁, conditioned on its total with one of variance v₂, has about the variance 1/v = 1/v₁ + 1/v₂.
         """
         own = binomial_variance(self.size, self.log_odds.detach())
@@ -166,9 +165,9 @@ class _Terms(NamedTuple):
         v = own * others / (own + others).clamp(min=1e-300)
         decay = self.decay.clamp(min=0)
         # (1 + ⅔ decay) d² + 2 half d - 2 nats v = 0, in the form of the root that does not cancel.
-        square, half = 1 + decay * (2 / 3), decay * v - _NATS / 3
-        root = torch.sqrt(half * half + 2 * _NATS * v * square)
-        d = torch.where(half > 0, 2 * _NATS * v / (half + root), (root - half) / square)
+        square, half = 1 + decay * (2 / 3), decay * v - TAIL_NATS / 3
+        root = torch.sqrt(half * half + 2 * TAIL_NATS * v * square)
+        d = torch.where(half > 0, 2 * TAIL_NATS * v / (half + root), (root - half) / square)
         up = torch.minimum(self.size - self.start, self.left)
         down = torch.minimum(self.start, self.other_sizes.sum(-1) - self.left)
         return torch.minimum(torch.floor(d) + 2, torch.where(self.upward, up, down)) + 1
@@ -207,11 +206,6 @@ class _Terms(NamedTuple):
         """P(others = left ∓ d) / P(others = left)."""
         nodes = Quadrature.build(self.other_log_odds, self.other_sizes, self.left, span=2)
         return nodes.mass_at(torch.where(self.upward, -1.0, 1.0).unsqueeze(-1) * d) / nodes.mass().unsqueeze(-1)
-
-
-def _log_odds_of(count: Tensor, size: Tensor) -> Tensor:
-    """Log-odds under which a count is typical; finite where it is none or all."""
-    return torch.log((count + 0.5) / (size - count + 0.5))
 
 
 def gram_rule(length: Tensor) -> tuple[Tensor, Tensor]:

@@ -20,7 +20,6 @@ from diffurn.exact.tracing import can_check
 
 # Nodes tried in turn; where values cannot be looked at (torch.compile, vmap), the second serves all.
 _NODES = (48, 192, 768, 3072)
-_NODES_UNCHECKED = 192
 # If the rule and its half agree to 1e-8, the rule itself is good to rounding.
 _AGREEMENT = 1e-8
 
@@ -161,7 +160,7 @@ def integrate(
 
 def _refined(kernel: Callable[..., tuple[Tensor, Tensor]], grids: Tensor, *operands: Tensor) -> Tensor:
     if not can_check():
-        return kernel(TimeGrid(*grids.unbind(-1)), _NODES_UNCHECKED, *operands)[0]
+        return kernel(TimeGrid(*grids.unbind(-1)), _NODES[1], *operands)[0]
     result, disagreement = kernel(TimeGrid(*grids.unbind(-1)), _NODES[0], *operands)
     for number in _NODES[1:]:
         rough = ~(disagreement <= _AGREEMENT)

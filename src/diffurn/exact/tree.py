@@ -24,15 +24,12 @@ class Split:
     left: Split | None  # None: a single group
     right: Split | None
     lowest_total: int
-    lowest_left: int
     lookup: Alias
 
     @classmethod
     def build(cls, left: Window, right: Window, totals: Window, children: tuple[Split | None, Split | None]) -> Split:
-        rest = (totals.counts.unsqueeze(-1) - left.counts).to(torch.int64) - right.lowest
-        possible = (rest >= 0) & (rest < len(right.mass))
-        mass = torch.where(possible, left.mass * right.mass[rest.clamp(0, len(right.mass) - 1)], 0.0)
-        return cls(*children, totals.lowest, left.lowest, Alias.build(mass, left.lowest))
+        mass = left.mass * right.mass_at(totals.counts.unsqueeze(-1) - left.counts)
+        return cls(*children, totals.lowest, Alias.build(mass, left.lowest))
 
     def draw(self, totals: Tensor) -> list[Tensor]:
         """Counts of the groups below this node, one tensor a group, for the given int64 totals."""
@@ -51,7 +48,6 @@ class Tree:
     root: Split | None
     groups: int
     draws: int
-    device: torch.device
 
     @classmethod
     def build(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, chain: bool = False) -> Tree:
@@ -69,19 +65,13 @@ class Tree:
             totals = Window(number, draws.new_ones(1)) if at_root else window_of_sum(left, right, *moments)
             return totals, Split.build(left, right, totals, (left_split, right_split))
 
-        return cls(grow(0, len(variance))[1], len(variance), number, log_odds.device)
+        return cls(grow(0, len(variance))[1], len(variance), number)
 
     def fill(self, counts: Tensor) -> None:
         """Puts an independent draw into every row of counts ``(number, c)``."""
-        totals = torch.full((len(counts),), self.draws, device=self.device)
+        totals = torch.full((len(counts),), self.draws, device=counts.device)
         for group, drawn in zip(counts.unbind(-1), _draw(self.root, totals), strict=True):
             group.copy_(drawn)
-
-    def draw(self, number: int) -> Tensor:
-        """Independent draws, shape (number, c), int64."""
-        counts = torch.empty(number, self.groups, dtype=torch.int64, device=self.device)
-        self.fill(counts)
-        return counts
 
 
 def _all_combinations(values: list[Tensor]) -> Tensor:
@@ -105,9 +95,7 @@ class Outcomes:
         free = _all_combinations([window.counts for window in windows])
         mass = _all_combinations([window.mass for window in windows]).prod(-1)
         left = draws - free.sum(-1)
-        place = (left - last.lowest).to(torch.int64)
-        possible = (place >= 0) & (place < len(last.mass))
-        mass = torch.where(possible, mass * last.mass[place.clamp(0, len(last.mass) - 1)], 0.0)
+        mass = mass * last.mass_at(left)
         return cls.of(torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1), mass, dtype)
 
     @classmethod

@@ -26,6 +26,12 @@ class Window:
     def counts(self) -> Tensor:
         return torch.arange(self.lowest, self.highest + 1, dtype=self.mass.dtype, device=self.mass.device)
 
+    def mass_at(self, totals: Tensor) -> Tensor:
+        """The probability of each total, any whole numbers; zero outside the window."""
+        place = totals.to(torch.int64) - self.lowest
+        inside = (place >= 0) & (place < len(self.mass))
+        return torch.where(inside, self.mass[place.clamp(0, len(self.mass) - 1)], 0.0)
+
 
 def likely_range(mean: Tensor, variance: Tensor) -> tuple[int, int]:
     """The totals that a sum of independent Bernoullis takes but for a probability of e^-33."""

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 
     from diffurn.explore.numbers import Gradient
 
+SUBSCRIPTS = "₁₂₃₄₅"
 GROUPS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
 MERGED, DRAWN, GREY = "#D55E00", "black", "#6E6E6E"
 # As in the study of estimators, where blue is the covariance, green the exact chain and vermilion the merged one.
@@ -75,17 +76,10 @@ def gradient(found: Gradient) -> Figure:
         linewidth=2.4,
     )
     axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.set_xticks(range(groups), [f"log ω{_SUBSCRIPTS[group]}" for group in range(groups)], size=10.5)
+    axes.set_xticks(range(groups), [f"log ω{subscript}" for subscript in SUBSCRIPTS[:groups]], size=10.5)
     axes.set_xlim(-0.55, groups - 0.45)
     axes.set_ylabel("∂ E f(x) / ∂ log ω", size=10, labelpad=3)
     return figure
-
-
-_SUBSCRIPTS = "₁₂₃₄₅"
-
-
-def subscript(group: int) -> str:
-    return _SUBSCRIPTS[group]
 
 
 def as_image(figure: Figure, description: str) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from diffurn.explore import figures, numbers
-from diffurn.explore.figures import subscript
+from diffurn.explore.figures import SUBSCRIPTS
 from diffurn.explore.numbers import (
     COUNT,
     DIVERSITY,
@@ -56,10 +56,10 @@ ABOUT_MERGED = """
 <p>The paper draws group by group, and takes all later groups for one of average importance. That is Fisher's law only where the merged
 groups are equally important; otherwise the error shows here.</p>
 """
-ABOUT_GRADIENTS = """
+ABOUT_GRADIENTS = f"""
 <h2>Gradients through a draw</h2>
 <p>How does the average of <i>f</i> change with log <i>ω</i>? Exactly (the black line), and as estimated from one draw at a time, which is
-what training a model sees: a bar is the average of 400 such estimates (off the line: biased), its whisker the standard deviation of
+what training a model sees: a bar is the average of {GRADIENTS} such estimates (off the line: biased), its whisker the standard deviation of
 one. <i>τ</i> is the temperature of the Gumbel-Softmax chains, the paper's way.</p>
 """
 CSS = f"""
@@ -142,14 +142,14 @@ def _urn_controls() -> tuple[list[Any], list[Any]]:
     sizes, weights, rows = [], [], []
     for j in range(MOST_GROUPS):
         with gr.Row(visible=j < GROUPS, elem_classes=f"group-{j + 1}") as row:
-            sizes.append(gr.Slider(0, MOST_BALLS, GROUP_SIZES[j], step=1, label=f"m{subscript(j)}", min_width=130, buttons=[]))
+            sizes.append(gr.Slider(0, MOST_BALLS, GROUP_SIZES[j], step=1, label=f"m{SUBSCRIPTS[j]}", min_width=130, buttons=[]))
             weights.append(
                 gr.Slider(
                     -MOST_DOUBLINGS,
                     MOST_DOUBLINGS,
                     LOG2_WEIGHTS[j],
                     step=0.1,
-                    label=f"log₂\N{NO-BREAK SPACE}ω{subscript(j)}",
+                    label=f"log₂\N{NO-BREAK SPACE}ω{SUBSCRIPTS[j]}",
                     min_width=130,
                     buttons=[],
                 )
@@ -218,12 +218,10 @@ def show_law(*controls: Any) -> tuple[Any, str, str]:
     marks = [("many", "exact"), ("dot", f"share of {number:,} draws")] + ([] if merged is None else [("dashes", "merged, as in the paper")])
     panels = figures.legend(marks) + f'<div class="panels">{"".join(pictures)}</div>'
     if merged is None or merged_marginals is None:
-        return (
-            gr.update(value="", visible=False),
-            panels,
-            "<p>The shortcut stands for Fisher's law; choose it to see how far off it is.</p>",
-        )
-    return gr.update(value="", visible=False), panels, _merged_table(law, exact, merged, merged_marginals)
+        about_merged = "<p>The shortcut stands for Fisher's law; choose it to see how far off it is.</p>"
+    else:
+        about_merged = _merged_table(law, exact, merged, merged_marginals)
+    return gr.update(value="", visible=False), panels, about_merged
 
 
 def _merged_table(law: numbers.Law, exact: Any, merged: Any, merged_marginals: Any) -> str:

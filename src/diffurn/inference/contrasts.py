@@ -10,6 +10,7 @@ from torch import Tensor
 from diffurn.inference.coefficients import combine
 from diffurn.inference.intervals import p_values
 from diffurn.inference.solution import Solution
+from diffurn.validation import require_one_of
 
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", None)
 
@@ -36,8 +37,7 @@ class Contrasts(NamedTuple):
 
 def all_pairs(solution: Solution, groups: tuple[str, ...], correction: str | None) -> Contrasts:
     """Contrasts of shape ``(D, pairs)``."""
-    if correction not in CORRECTIONS:
-        raise ValueError(f"correction is {correction!r}, but must be one of {', '.join(map(repr, CORRECTIONS))}")
+    require_one_of("correction", correction, CORRECTIONS)
     if solution.blocks is None:
         raise ValueError("contrasts compare groups, but with covariates no group has a weight of its own; compare coefficients instead")
     c = len(groups)

@@ -10,8 +10,8 @@ from torch import Tensor
 
 from diffurn.inference.recession import gram
 from diffurn.inference.sample import Sample
-from diffurn.inference.tables import Table, find_group
-from diffurn.validation import as_float_tensor
+from diffurn.inference.tables import Table, find_group, plain_values
+from diffurn.validation import as_float_tensor, require
 
 _DEPENDENT = 1e-10
 
@@ -42,14 +42,10 @@ def interactions(
         >>> fit([[5, 3], [5, 4], [4, 6]], [10, 10], covariates=features, names=names).coefficients.shape
         torch.Size([2])
     """
-    columns = getattr(row_features, "columns", None)
-    z = as_float_tensor("row_features", row_features.to_numpy() if hasattr(row_features, "to_numpy") else row_features).double()
+    z = as_float_tensor("row_features", plain_values(row_features)).double()
     if z.ndim < 2:
         raise ValueError(f"row_features has shape {tuple(z.shape)}, but must be (rows, features)")
-    if names is None:
-        names = [f"z{k + 1}" for k in range(z.shape[-1])] if columns is None else [str(name) for name in columns]
-    if len(names) != z.shape[-1]:
-        raise ValueError(f"names has {len(names)} entries, but row_features has {z.shape[-1]} columns")
+    names = _column_names("row_features", row_features, z.shape[-1], names)
     anchor = find_group(reference, tuple(groups))
     compared = [j for j in range(len(groups)) if j != anchor]
     with_one = torch.cat([torch.ones_like(z[..., :1]), z], -1)
@@ -60,11 +56,11 @@ def interactions(
 
 def read_features(covariates: Any, names: Sequence[str] | None, table: Table) -> tuple[Tensor, tuple[str, ...]]:
     """Features as ``(D, R, c, p)``, without copying what repeats, and their names."""
-    columns, labels = getattr(covariates, "columns", None), getattr(covariates, "index", ())
+    labels = getattr(covariates, "index", ())
     listed = () if callable(labels) else tuple(str(label) for label in labels)  # a list has a method of that name
     if set(listed) == set(table.groups) and listed != table.groups:
         raise ValueError(f"covariates has the rows {list(listed)}, but the groups are {list(table.groups)}; they must be in one order")
-    z = as_float_tensor("covariates", covariates.to_numpy() if hasattr(covariates, "to_numpy") else covariates)
+    z = as_float_tensor("covariates", plain_values(covariates))
     sets, rows, c = table.sample.counts.shape
     z = z.double().to(table.sample.counts.device)
     wanted = f"(groups, features) = ({c}, p) or (rows, groups, features) = ({rows}, {c}, p)"
@@ -76,14 +72,17 @@ def read_features(covariates: Any, names: Sequence[str] | None, table: Table) ->
         expanded = z.expand(full)
     except RuntimeError:
         raise ValueError(f"covariates has shape {tuple(z.shape)}, but must be {wanted}") from None
-    if not bool(z.isfinite().all()):
-        index = tuple(torch.nonzero(~z.isfinite())[0].tolist())
-        raise ValueError(f"covariates at index {index} is {z[index].item()}, but every feature must be a finite number")
+    require("covariates", z, z.isfinite(), "every feature must be a finite number")
+    return expanded.reshape(sets, rows, c, -1), _column_names("covariates", covariates, z.shape[-1], names)
+
+
+def _column_names(argument: str, values: Any, number: int, names: Sequence[str] | None) -> tuple[str, ...]:
+    """As given, or the columns of a data frame, or ``z1``, ``z2``, ..."""
     if names is None:
-        names = [f"z{k + 1}" for k in range(z.shape[-1])] if columns is None else [str(name) for name in columns]
-    if len(names) != z.shape[-1]:
-        raise ValueError(f"names has {len(names)} entries, but covariates has {z.shape[-1]} columns")
-    return expanded.reshape(sets, rows, c, -1), tuple(str(name) for name in names)
+        names = getattr(values, "columns", [f"z{k + 1}" for k in range(number)])
+    if len(names) != number:
+        raise ValueError(f"names has {len(names)} entries, but {argument} has {number} columns")
+    return tuple(str(name) for name in names)
 
 
 def check_identified(sample: Sample, names: tuple[str, ...]) -> None:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
 from diffurn import exact
 from diffurn.exact.chunks import in_chunks
-from diffurn.validation import as_float_tensor, as_integer_tensor, require, require_broadcast
+from diffurn.validation import as_float_tensor, as_integer_tensor, require, require_broadcast, require_one_of
 
 Alternative = Literal["two-sided", "less", "greater"]
-_ALTERNATIVES = ("two-sided", "less", "greater")
 # Outcomes this much more probable than the observed one still count as no more probable: symmetric outcomes differ by rounding.
 _TIE = 1e-7
 # Elements per table of the largest intermediate, the terms of a tail.
@@ -59,7 +58,8 @@ class ExactTest:
         """
         if not 0 < level < 1:
             raise ValueError(f"level is {level}, but it must be a number between 0 and 1")
-        alternative = _checked_alternative(self.alternative if alternative is None else alternative)
+        alternative = self.alternative if alternative is None else alternative
+        require_one_of("alternative", alternative, get_args(Alternative))
         outside = torch.tensor((1 - level) / (2 if alternative == "two-sided" else 1), dtype=torch.float64, device=self.table.device)
         observed = self.table[..., 0, 0]
         low, high = torch.zeros_like(observed), torch.full_like(observed, torch.inf)
@@ -96,7 +96,7 @@ def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-side
         >>> print(f"{low:.4f} {high:.1f}")
         1.0088 1059.6
     """
-    alternative = _checked_alternative(alternative)
+    require_one_of("alternative", alternative, get_args(Alternative))
     device = table.device if isinstance(table, Tensor) else torch.device("cpu")
     null = as_float_tensor("odds", odds).detach().double().to(device)
     counts = as_integer_tensor("table", table, device, check=True).double()
@@ -109,12 +109,6 @@ def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-side
     with torch.no_grad():
         log_p = in_chunks(_LOG_P_VALUES[alternative], counts, null.log(), events=(2, 0), work=_WORK)
     return ExactTest(log_p.exp(), log_p, null, alternative, counts)
-
-
-def _checked_alternative(alternative: Alternative) -> Alternative:
-    if alternative not in _ALTERNATIVES:
-        raise ValueError(f"alternative is {alternative!r}, but it must be one of {', '.join(map(repr, _ALTERNATIVES))}")
-    return alternative
 
 
 def _tilted(table: Tensor, log_odds: Tensor) -> exact.TiltedUrn:
@@ -220,11 +214,11 @@ def _odds_at(table: Tensor, x: Tensor, logit: Tensor) -> Tensor:
 
 def _solve_odds(table: Tensor, x: Tensor, logit: Tensor) -> Tensor:
     """Newton's method in log ω within a bracket: the slope of logit P, E[X | X > x] - E[X | X ≤ x], is at least one."""
-    law = _first_cell(table, _rough_log_odds_ratio(table))
+    log_odds = _rough_log_odds_ratio(table)
+    law = _first_cell(table, log_odds)
     never, always = x >= law.highest, x < law.lowest
     settled = never | always
     inside = x.clamp(law.lowest, (law.highest - 1).maximum(law.lowest))
-    log_odds = _rough_log_odds_ratio(table)
     low, high = torch.full_like(log_odds, -torch.inf), torch.full_like(log_odds, torch.inf)
     for _ in range(_MOST_STEPS):
         excess, slope = _logit_and_slope(table, log_odds, inside)

@@ -8,10 +8,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-    from torch import Tensor
 
     from diffurn.inference.result import FitResult
-    from diffurn.inference.sample import Sample
 
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#6E6E6E"  # told apart by colour-blind readers too
 PALE = "#EBEBEB"
@@ -35,9 +33,6 @@ def forest_plot(result: FitResult) -> Figure:
         from matplotlib.figure import Figure
     except ImportError as missing:
         raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
-    if result.coefficients.ndim != 1:
-        shape = tuple(result.coefficients.shape[:-1])
-        raise ValueError(f"a figure shows one data set, but this is a batch of shape {shape}; pick one, such as result[0]")
     by_group = result.names == result.groups
     rows = max(3, len(result.groups)) if by_group else len(result.names) + len(result.groups) + 2
     spacing, size = (0.3, 9.0) if rows <= 30 else (0.22, 7.5) if rows <= 60 else (0.12, 5.0)
@@ -94,7 +89,7 @@ def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
 
 
 def _draw_counts(axes: Axes, result: FitResult) -> None:
-    counts = (result.observed, result.expected, _expected_if_alike(result.sample))
+    counts = (result.observed, result.expected, result.central_expected)
     observed, expected, alike = (values.detach().double().cpu().tolist() for values in counts)
     rows = range(len(observed))
     axes.hlines(rows, observed, expected, colors=VERMILION, linewidths=1.2, alpha=0.6, zorder=1)
@@ -118,12 +113,6 @@ def _draw_counts(axes: Axes, result: FitResult) -> None:
         handletextpad=0.2,
         borderaxespad=0.1,
     )
-
-
-def _expected_if_alike(sample: Sample) -> Tensor:
-    """n m_j / Σm, summed over the rows of a single data set."""
-    sizes = sample.group_sizes[0]
-    return ((sample.frequencies[0] * sample.draws[0] / sizes.sum(-1)).unsqueeze(-1) * sizes).sum(0)
 
 
 def _limits(estimates: list[float], lower: list[float], upper: list[float]) -> tuple[float, float]:

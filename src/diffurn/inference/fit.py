@@ -18,6 +18,7 @@ from diffurn.inference.sample import Sample
 from diffurn.inference.shards import read_together
 from diffurn.inference.solution import solve_features, solve_groups
 from diffurn.inference.tables import Table, find_group, read_table
+from diffurn.validation import require_one_of
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -138,9 +139,8 @@ class _Data(NamedTuple):
 
 def _check_options(model: str, level: float, interval: str, penalty: str | None, ridge: float) -> None:
     check_interval(level, interval, "interval")
-    for name, value, allowed in (("model", model, tuple(LAWS)), ("penalty", penalty, (None, "ridge", "firth"))):
-        if value not in allowed:
-            raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
+    require_one_of("model", model, tuple(LAWS))
+    require_one_of("penalty", penalty, (None, "ridge", "firth"))
     if not 0 < ridge < float("inf"):
         raise ValueError(f"ridge is {ridge}, but must be a finite number above 0")
     if penalty == "firth" and model != "fisher":

@@ -8,6 +8,7 @@ from torch import Tensor
 from diffurn.inference.coefficients import Coefficients
 from diffurn.inference.profile import ask, profile_ends, profile_maximum
 from diffurn.inference.solution import Solution
+from diffurn.validation import require_one_of
 
 INTERVALS = ("wald", "profile")
 
@@ -16,8 +17,7 @@ def check_interval(level: float, method: str, name: str) -> None:
     """A ValueError if there is no such interval; `name` is what the caller calls the method."""
     if not 0 < level < 1:
         raise ValueError(f"level is {level}, but must lie between 0 and 1, such as 0.95")
-    if method not in INTERVALS:
-        raise ValueError(f"{name} is {method!r}, but must be one of {', '.join(map(repr, INTERVALS))}")
+    require_one_of(name, method, INTERVALS)
 
 
 def normal_quantile(level: float) -> float:

@@ -12,7 +12,6 @@ from torch import Tensor
 from diffurn import exact
 from diffurn.exact import arrivals, wallenius
 from diffurn.exact import score as fisher
-from diffurn.exact.chunks import elements_per_chunk
 from diffurn.exact.quadrature import NODES
 from diffurn.inference.sample import Sample
 
@@ -72,55 +71,39 @@ class Evaluation(NamedTuple):
     score: Tensor
     information: Tensor
 
+    def pick(self, data_sets: Tensor) -> Evaluation:
+        return Evaluation(*(x[data_sets] for x in self))
+
     def replaced(self, where: Tensor, by: Evaluation) -> Evaluation:
         """A copy with other numbers for some data sets."""
         return Evaluation(*(old.index_copy(0, where, new) for old, new in zip(self, by, strict=True)))
 
 
-def row_log_weights(features: Tensor | None, coefficients: Tensor, rows: int) -> Tensor:
-    """log ω of every row, ``(D, R, c)``: the coefficients themselves, or features · β."""
-    if features is None:
-        return coefficients.unsqueeze(-2).expand(-1, rows, -1)
-    return (features @ coefficients[:, None, :, None]).squeeze(-1)
-
-
 def evaluate(law: Law, sample: Sample, coefficients: Tensor, progress: Progress | None = None) -> Evaluation:
     """The log-likelihood at β ``(D, p)``, worked off in tiles of data sets × rows, of which only the sums are kept."""
     sets, rows, groups = sample.counts.shape
-    p = coefficients.shape[-1]
+    p, done = coefficients.shape[-1], 0
     value, score = sample.constant.clone(), torch.zeros_like(coefficients)
     information = coefficients.new_zeros(sets, p, p)
-    for some, part in tiles(sets, rows, groups * NODES[1], coefficients.device):
-        features = None if sample.features is None else sample.features[some, part]
-        sizes, frequencies = sample.group_sizes[some, part], sample.frequencies[some, part].unsqueeze(-2)
-        log_weights = row_log_weights(features, coefficients[some], sizes.shape[1])
-        log_prob, slope, curvature = law.derivatives(log_weights, sizes, sample.counts[some, part])
-        if features is not None:
-            slope = (slope.unsqueeze(-2) @ features).squeeze(-2)
-            curvature = features.mT @ curvature @ features
+    for some, part in sample.tiles(groups * NODES[1]):
+        log_prob, slope, curvature = law.derivatives(part.log_weights(coefficients[some]), part.group_sizes, part.counts)
+        if part.features is not None:
+            slope = (slope.unsqueeze(-2) @ part.features).squeeze(-2)
+            curvature = part.features.mT @ curvature @ part.features
+        frequencies = part.frequencies.unsqueeze(-2)
         value[some] += (frequencies @ log_prob.unsqueeze(-1)).flatten()
         score[some] += (frequencies @ slope).squeeze(-2)
         information[some] += (frequencies @ curvature.flatten(-2)).reshape(-1, p, p)
+        done += part.frequencies.numel()
         if progress is not None:
-            progress(some.start * rows + (some.stop - some.start) * part.stop, sets * rows)
+            progress(done, sets * rows)
     return Evaluation(*sample.summed(value, score, information))
-
-
-def tiles(sets: int, rows: int, work: int, device: torch.device) -> list[tuple[slice, slice]]:
-    """Slices of data sets and of rows, each tile small enough for the cache: whole data sets, or pieces of one."""
-    rows_at_once = max(1, elements_per_chunk(device) // work)
-    sets_at_once = max(1, rows_at_once // rows)
-    return [
-        (slice(some, min(some + sets_at_once, sets)), slice(part, min(part + rows_at_once, rows)))
-        for some in range(0, sets, sets_at_once)
-        for part in range(0, rows, rows_at_once)
-    ]
 
 
 def central_log_likelihood(sample: Sample) -> Tensor:
     """Of the urn in which all balls are alike, ``(D,)``: Π C(m_j, x_j) / C(N, n), whichever the law."""
     draws, total = sample.draws, sample.group_sizes.sum(-1)
-    log_odds = torch.log((draws + 0.5) / (total - draws + 0.5))
+    log_odds = exact.typical_log_odds(draws, total)
     per_row = exact.binomial_log_pmf(sample.counts, sample.group_sizes, log_odds.unsqueeze(-1)).sum(-1)
     per_row = per_row - exact.binomial_log_pmf(draws, total, log_odds)
     return sample.summed(sample.constant + (sample.frequencies * per_row).sum(-1))[0]

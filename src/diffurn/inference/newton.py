@@ -55,12 +55,17 @@ class Objective:
         return replace(self, sample=self.sample.pick(data_sets), gauge=self.gauge[data_sets])
 
 
+def orthogonal_to(gauge: Tensor) -> Tensor:
+    """Projection onto the directions in which coefficients move, ``(D, p, p)``."""
+    return torch.eye(gauge.shape[-1], dtype=gauge.dtype, device=gauge.device) - gauge
+
+
 def solve(information: Tensor, right: Tensor, gauge: Tensor) -> Tensor:
     """The solution of information @ y = right, right ``(D, p, k)``, among the y orthogonal to the gauge.
 
     Curvature of the wrong sign, or none, is taken as its opposite, or as next to none.
     """
-    free = torch.eye(gauge.shape[-1], dtype=gauge.dtype, device=gauge.device) - gauge
+    free = orthogonal_to(gauge)
     scale = information.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-30)[:, None, None]
     metric, right = free @ information @ free + scale * gauge, free @ right
     factor, failed = torch.linalg.cholesky_ex(metric)
@@ -85,6 +90,10 @@ class Optimum(NamedTuple):
     step: Tensor
     iterations: Tensor
     converged: Tensor
+
+    def pick(self, data_sets: Tensor) -> Optimum:
+        beta, step, iterations, converged = (x[data_sets] for x in (self.coefficients, self.step, self.iterations, self.converged))
+        return Optimum(beta, self.evaluation.pick(data_sets), step, iterations, converged)
 
 
 def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Optimum:
@@ -115,7 +124,7 @@ def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Opti
         length[active] = torch.where(better, 1.0, 0.5 * length[active])
         moved, kept = active[better], torch.nonzero(better).flatten()
         if len(moved):
-            accepted = Evaluation(*(x[kept] for x in result))
+            accepted = result.pick(kept)
             coefficients[moved] = trial[kept]
             evaluation = evaluation.replaced(moved, accepted)
             step[moved] = newton_step(accepted, part.gauge[kept])

@@ -9,8 +9,8 @@ from torch import Tensor
 
 from diffurn import exact
 from diffurn.exact.quadrature import NODES
-from diffurn.inference.likelihood import Evaluation, row_log_weights, tiles
-from diffurn.inference.newton import Objective, Penalty, solve
+from diffurn.inference.likelihood import Evaluation
+from diffurn.inference.newton import Objective, Penalty, orthogonal_to, solve
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class Ridge:
     name: str = "ridge"
 
     def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
-        free = torch.eye(coefficients.shape[-1], dtype=coefficients.dtype, device=coefficients.device) - objective.gauge
+        free = orthogonal_to(objective.gauge)
         shrunk = (free @ coefficients.unsqueeze(-1)).squeeze(-1)
         return Evaluation(
             likelihood.value - 0.5 * self.strength * shrunk.square().sum(-1),
@@ -40,8 +40,7 @@ class Firth:
     name: str = "firth"
 
     def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
-        free = torch.eye(coefficients.shape[-1], dtype=coefficients.dtype, device=coefficients.device) - objective.gauge
-        inverse = solve(likelihood.information, free, objective.gauge)
+        inverse = solve(likelihood.information, orthogonal_to(objective.gauge), objective.gauge)
         log_det = torch.linalg.slogdet(likelihood.information + objective.gauge).logabsdet
         slope = 0.5 * _slope_of_trace(objective, coefficients, inverse)
         return Evaluation(likelihood.value + 0.5 * log_det, likelihood.score + slope, likelihood.information)
@@ -50,17 +49,14 @@ class Firth:
 def _slope_of_trace(objective: Objective, coefficients: Tensor, fixed: Tensor) -> Tensor:
     """∂/∂β Σ f tr(fixed · features' Cov features), ``(D, p)``: the third cumulants, by autograd through the exact covariance."""
     sample, slope = objective.sample, torch.zeros_like(coefficients)
-    sets, rows, groups = sample.counts.shape
-    for some, part in tiles(sets, rows, groups * groups * NODES[1], coefficients.device):
-        features = None if sample.features is None else sample.features[some, part]
-        sizes, frequencies = sample.group_sizes[some, part], sample.frequencies[some, part]
-        weights = fixed[some].unsqueeze(1) if features is None else features @ fixed[some].unsqueeze(1) @ features.mT
+    for some, part in sample.tiles(sample.counts.shape[-1] ** 2 * NODES[1]):
+        weights = fixed[some].unsqueeze(1)
+        if part.features is not None:
+            weights = part.features @ weights @ part.features.mT
         with torch.enable_grad():
             beta = coefficients[some].detach().requires_grad_()
-            log_weights = row_log_weights(features, beta, sizes.shape[1])
-            draws = sample.counts[some, part].sum(-1).round()
-            covariance = exact.covariance(log_weights, sizes, draws)
-            trace = (frequencies * (weights * covariance).sum((-1, -2))).sum()
+            covariance = exact.covariance(part.log_weights(beta), part.group_sizes, part.draws)
+            trace = (part.frequencies * (weights * covariance).sum((-1, -2))).sum()
             slope[some] += torch.autograd.grad(trace, beta)[0]
     return sample.summed(slope)[0]
 

@@ -125,7 +125,7 @@ def profile_ends(questions: Questions, target: Tensor, side: Tensor) -> Tensor:
     ends, length = torch.full_like(target, torch.nan), torch.ones_like(target)
     active = torch.arange(len(target), device=target.device)
     for _ in range(_ITERATIONS):
-        now = Evaluation(*(x[active] for x in evaluation))
+        now = evaluation.pick(active)
         here = Questions(questions.objective.pick(active), questions.contrast[active], beta[active])
         step = _Step(here, now, target[active], side[active], longest[active])
         ends[active] = torch.where(step.final, (here.contrast * here.start).sum(-1) + step.t, ends[active])
@@ -142,5 +142,5 @@ def profile_ends(questions: Questions, target: Tensor, side: Tensor) -> Tensor:
         length[active] = torch.where(better, 1.0, 0.5 * length[active])
         moved, kept = active[better], torch.nonzero(better).flatten()
         beta[moved] = trial[kept]
-        evaluation = evaluation.replaced(moved, Evaluation(*(x[kept] for x in result)))
+        evaluation = evaluation.replaced(moved, result.pick(kept))
     return ends

@@ -21,9 +21,9 @@ EXACT = 1e-9
 def gram(sample: Sample) -> Tensor:
     """Σ f zᵀz of features z centred in their row, over groups that could vary, ``(D, p, p)``: singular where β is not identified."""
     assert sample.features is not None
-    present = ((sample.group_sizes > 0) & sample.undetermined.unsqueeze(-1)).double().unsqueeze(-1)
-    average = (present * sample.features).sum(-2, keepdim=True) / present.sum(-2, keepdim=True).clamp(min=1)
-    centred = (present * (sample.features - average)).flatten(1, 2)
+    competing = sample.competing.double().unsqueeze(-1)
+    average = (competing * sample.features).sum(-2, keepdim=True) / competing.sum(-2, keepdim=True).clamp(min=1)
+    centred = (competing * (sample.features - average)).flatten(1, 2)
     weight = sample.frequencies.repeat_interleave(sample.features.shape[-2], 1).unsqueeze(-1)
     return sample.summed(centred.mT @ (weight * centred))[0]
 
@@ -64,8 +64,8 @@ def separates(sample: Sample, direction: Tensor, tolerance: float) -> Tensor:
     lowest_taken = torch.where((sample.counts > 0) & happened, values, torch.inf).amin(-1)
     highest_left = torch.where((sample.counts < sample.group_sizes) & happened, values, -torch.inf).amax(-1)
     never_falls = ~sample.undetermined | (lowest_taken - highest_left >= -tolerance * scale)
-    present = (sample.group_sizes > 0) & happened
-    highest, lowest = (torch.where(present, sign * values, -torch.inf).amax(-1) for sign in (1, -1))
+    competing = sample.competing
+    highest, lowest = (torch.where(competing, sign * values, -torch.inf).amax(-1) for sign in (1, -1))
     rises = sample.undetermined & (highest + lowest > tolerance * scale)
     falling, rising = sample.summed((~never_falls).sum(-1), rises.sum(-1))
     return (falling == 0) & (rising > 0)

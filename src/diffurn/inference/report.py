@@ -60,7 +60,7 @@ def _table(result: FitResult) -> list[str]:
         w, lo, up, b, se, ratio, p = numbers
         fixed = se == 0  # the reference
         cells = f"{_number(w):>11} {'' if fixed else _number(lo):>12} {'' if fixed else _number(up):>11} {_number(b):>11}"
-        tail = "" if fixed else f" {_number(se):>9} {'' if not math.isfinite(se) else f'{ratio:.2f}':>7} {_p(p):>9}"
+        tail = "" if fixed else f" {_number(se):>9} {'' if not math.isfinite(se) else f'{ratio:.2f}':>7} {p_value(p):>9}"
         lines.append(f"{_shortened(name, width):{width}} {cells}{tail}".rstrip())
     return lines
 
@@ -92,12 +92,13 @@ def _number(value: float) -> str:
     return f"{value:.4g}" if value != 0 and not 1e-3 <= abs(value) < 1e5 else f"{value:.4f}"
 
 
-def _p(value: float) -> str:
+def p_value(value: float) -> str:
+    """To four decimals; nothing where there is none."""
     return "" if math.isnan(value) else "<0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
 def _p_is(value: Tensor) -> str:
-    text = _p(float(value))
+    text = p_value(float(value))
     return "< 0.0001" if text.startswith("<") else "= " + (text or "nan")
 
 
@@ -150,15 +151,15 @@ def dict_of(result: FitResult) -> dict[str, Any]:
         "goodness_of_fit": {name: value.item() for name, value in fit._asdict().items()},
         "notes": result.notes,
     }
-    return {key: _jsonable(value) for key, value in whole.items()}
+    return {key: jsonable(value) for key, value in whole.items()}
 
 
-def _jsonable(value: Any) -> Any:
+def jsonable(value: Any) -> Any:
     """JSON has no nan (None here) and no infinities (strings here)."""
     if isinstance(value, dict):
-        return {key: _jsonable(entry) for key, entry in value.items()}
+        return {key: jsonable(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_jsonable(entry) for entry in value]
+        return [jsonable(entry) for entry in value]
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else str(value)
     return value

@@ -18,7 +18,7 @@ from diffurn.inference.notes import notes_on
 from diffurn.inference.report import dict_of, frame_of, summary_of
 from diffurn.inference.sample import Sample
 from diffurn.inference.solution import Solution
-from diffurn.inference.tables import Table
+from diffurn.inference.tables import Table, plain_values
 from diffurn.inference.tests_of_fit import GoodnessOfFit, LikelihoodRatio, expected_surplus, likelihood_ratio, pearson
 from diffurn.urn import Urn
 from diffurn.validation import as_float_tensor
@@ -157,6 +157,13 @@ class FitResult:
             return self.observed + self._shaped(surplus)
 
     @cached_property
+    def central_expected(self) -> Tensor:
+        """Counts expected if all balls were alike, n m_j / Σm summed over rows, ``(..., c)``."""
+        sample = self.sample
+        taken = sample.frequencies * sample.draws / sample.group_sizes.sum(-1)
+        return self._shaped(*sample.summed((taken.unsqueeze(-2) @ sample.group_sizes).squeeze(-2)))
+
+    @cached_property
     def p_values(self) -> Tensor:
         """Of each coefficient being zero, ``(..., p)``: by z, or by the likelihood ratio where the estimate is infinite."""
         with torch.no_grad():
@@ -164,7 +171,7 @@ class FitResult:
 
     def see_all_rows(self) -> None:
         """Works out at once what a summary and a figure show, while all processes that have rows are at hand."""
-        _ = self.expected, self.p_values, self._goodness_of_fit
+        _ = self.expected, self.central_expected, self.p_values, self._goodness_of_fit
 
     def _shaped(self, tensor: Tensor) -> Tensor:
         return tensor.reshape(self.batch_shape + tensor.shape[1:])
@@ -221,7 +228,10 @@ class FitResult:
         return self.urn(group_sizes, draws, covariates).mean
 
     def _log_weights_for(self, covariates: Any) -> Tensor:
-        if not bool(((self.coefficients < torch.inf) & (self.coefficients.isfinite() | (self.log_weights is not None))).all()):
+        usable = self.coefficients.isfinite()
+        if self.log_weights is not None:  # a group may have weight zero
+            usable = usable | (self.coefficients == -torch.inf)
+        if not bool(usable.all()):
             raise ValueError("some coefficients are infinite or not estimable, so there is no fitted urn; fit with a penalty")
         if self.log_weights is not None:
             if covariates is not None:
@@ -229,7 +239,7 @@ class FitResult:
             return self.log_weights
         if covariates is None:
             raise ValueError(f"the fit had covariates ({', '.join(self.names)}), so their values are needed here, too")
-        z = as_float_tensor("covariates", covariates).to(self.coefficients)
+        z = as_float_tensor("covariates", plain_values(covariates)).to(self.coefficients)
         if z.shape[-1] != len(self.names):
             raise ValueError(f"covariates has shape {tuple(z.shape)}, but its last dimension must be the {len(self.names)} features")
         return (z * self.coefficients[..., None, :]).sum(-1)

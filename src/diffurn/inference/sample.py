@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,6 +11,7 @@ import torch
 from torch import Tensor
 
 from diffurn import exact
+from diffurn.exact.chunks import elements_per_chunk
 from diffurn.inference.shards import summed_over_processes
 
 if TYPE_CHECKING:
@@ -51,8 +53,13 @@ class Sample:
     @property
     def undetermined(self) -> Tensor:
         """Rows in which something could have come out differently, ``(D, R)``."""
-        competing = (self.group_sizes > 0).sum(-1) > 1
-        return competing & (self.frequencies > 0) & (self.draws > 0) & (self.draws < self.group_sizes.sum(-1))
+        several = (self.group_sizes > 0).sum(-1) > 1
+        return several & (self.frequencies > 0) & (self.draws > 0) & (self.draws < self.group_sizes.sum(-1))
+
+    @property
+    def competing(self) -> Tensor:
+        """Groups with balls in rows in which something could have come out differently, ``(D, R, c)``."""
+        return (self.group_sizes > 0) & self.undetermined.unsqueeze(-1)
 
     @cached_property
     def totals(self) -> tuple[Tensor, Tensor]:
@@ -65,6 +72,23 @@ class Sample:
     def absent(self) -> Tensor:
         """Groups without a ball in any row, ``(D, c)``."""
         return self.totals[1] == 0
+
+    def log_weights(self, coefficients: Tensor) -> Tensor:
+        """log ω of every row, ``(D, R, c)``, at β ``(D, p)``: the coefficients themselves, or features · β."""
+        if self.features is None:
+            return coefficients.unsqueeze(-2).expand(self.counts.shape)
+        return (self.features @ coefficients[:, None, :, None]).squeeze(-1)
+
+    def tiles(self, work: int) -> Iterator[tuple[slice, Sample]]:
+        """All rows in tiles that stay in the cache, each with its data sets: whole ones, or a piece of one; `work` elements per row."""
+        sets, rows, _ = self.counts.shape
+        rows_at_once = max(1, elements_per_chunk(self.counts.device) // work)
+        sets_at_once = max(1, rows_at_once // rows)
+        for some in (slice(first, first + sets_at_once) for first in range(0, sets, sets_at_once)):
+            for part in (slice(first, first + rows_at_once) for first in range(0, rows, rows_at_once)):
+                features = None if self.features is None else self.features[some, part]
+                counts, sizes, frequencies = (x[some, part] for x in (self.counts, self.group_sizes, self.frequencies))
+                yield some, Sample(counts, sizes, frequencies, features, self.constant[some], self.process_group)
 
     def pick(self, data_sets: Tensor) -> Sample:
         """Some of the data sets, repeated if asked for more than once."""
@@ -115,8 +139,8 @@ class Sample:
     def _coefficients(self) -> Tensor:
         """Σ f log C(m, x) up to a term that depends on m and n alone, ``(D,)``; at the odds of n in Σm nothing large is involved."""
         draws, total = self.draws.unsqueeze(-1), self.group_sizes.sum(-1, keepdim=True)
-        log_odds = torch.log((draws + 0.5) / (total - draws + 0.5))
-        return (self.frequencies * exact.binomial_log_pmf(self.counts, self.group_sizes, log_odds).sum(-1)).sum(-1)
+        log_pmf = exact.binomial_log_pmf(self.counts, self.group_sizes, exact.typical_log_odds(draws, total))
+        return (self.frequencies * log_pmf.sum(-1)).sum(-1)
 
 
 def _taken(values: Tensor, data_sets: Tensor) -> Tensor:

@@ -39,8 +39,8 @@ def preferences(sample: Sample) -> Tensor:
 
 def meetings(sample: Sample) -> Tensor:
     """j → k if both were in the urn in a row in which not everything was drawn, ``(D, c, c)``: comparable, given a penalty."""
-    present = (sample.group_sizes > 0) & sample.undetermined.unsqueeze(-1)
-    return _arrows(sample, present, present)
+    competing = sample.competing
+    return _arrows(sample, competing, competing)
 
 
 @dataclass(frozen=True)

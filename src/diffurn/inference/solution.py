@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from diffurn.inference.likelihood import Evaluation, evaluate
-from diffurn.inference.newton import Objective, Optimum, maximise, solve
+from diffurn.inference.newton import Objective, Optimum, maximise, orthogonal_to, solve
 from diffurn.inference.recession import EXACT, TIE, cleaned, null_projection, refined, scales, separates
 from diffurn.inference.sample import Sample
 from diffurn.inference.separation import Blocks, meetings, preferences
@@ -47,16 +47,9 @@ class Solution:
     covariance: Tensor
 
     def pick(self, data_sets: Tensor) -> Solution:
-        optimum = self.optimum
         return Solution(
             objective=self.objective.pick(data_sets),
-            optimum=Optimum(
-                optimum.coefficients[data_sets],
-                Evaluation(*(x[data_sets] for x in optimum.evaluation)),
-                optimum.step[data_sets],
-                optimum.iterations[data_sets],
-                optimum.converged[data_sets],
-            ),
+            optimum=self.optimum.pick(data_sets),
             gauge=self.gauge[data_sets],
             labels=self.labels[data_sets],
             blocks=None if self.blocks is None else self.blocks.pick(data_sets),
@@ -199,7 +192,7 @@ def _escape(limit: Sample, sample: Sample, labels: Tensor, candidates: tuple[Ten
 
 def _finish(objective: Objective, optimum: Optimum, gauge: Tensor, labels: Tensor, blocks: Blocks | None, escape: Tensor) -> Solution:
     evaluation = optimum.evaluation
-    covariance = solve(evaluation.information, torch.eye(gauge.shape[-1], dtype=gauge.dtype, device=gauge.device) - gauge, gauge)
+    covariance = solve(evaluation.information, orthogonal_to(gauge), gauge)
     log_likelihood = evaluation.value
     if objective.penalty is not None:
         log_likelihood = evaluate(objective.law, objective.sample, optimum.coefficients).value

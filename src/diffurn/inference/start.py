@@ -7,6 +7,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
+from diffurn import exact
 from diffurn.inference.newton import Objective, maximise
 from diffurn.inference.sample import Sample
 from diffurn.inference.separation import Blocks, preferences
@@ -39,7 +40,7 @@ def starting_point(objective: Objective) -> Tensor:
 def _observed_log_odds(sample: Sample) -> Tensor:
     """log((x + ½) / (m - x + ½)) relative to the row's average, averaged over rows, weighted by balls: ``(D, c)``."""
     weight = sample.group_sizes * sample.frequencies.unsqueeze(-1)
-    log_odds = torch.log((sample.counts + 0.5) / (sample.group_sizes - sample.counts + 0.5))
+    log_odds = exact.typical_log_odds(sample.counts, sample.group_sizes)
     row = (weight * log_odds).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True).clamp(min=1)
     surplus, balls = sample.summed((weight * (log_odds - row)).sum(1), weight.sum(1))
     return surplus / balls.clamp(min=1)

@@ -32,9 +32,9 @@ class Table:
 def read_table(counts: Any, group_sizes: Any, frequencies: Any, groups: Sequence[str] | None) -> Table:
     """A table of counts and group sizes; every error names the row and the group."""
     names = _group_names(counts, group_sizes, groups)
-    values = _plain_values(counts)
+    values = plain_values(counts)
     device = values.device if isinstance(values, Tensor) else torch.device("cpu")
-    x, m = as_counts("counts", values, device), as_counts("group_sizes", _plain_values(group_sizes), device)
+    x, m = as_counts("counts", values, device), as_counts("group_sizes", plain_values(group_sizes), device)
     if 0 in (x.ndim, m.ndim) or 0 in (x.numel(), m.numel()):
         raise ValueError(f"counts {tuple(x.shape)} and group_sizes {tuple(m.shape)} both need a last dimension of groups, and rows")
     shape = require_broadcast({"counts": x.shape, "group_sizes": m.shape}, x.shape, m.shape)
@@ -50,7 +50,7 @@ def read_table(counts: Any, group_sizes: Any, frequencies: Any, groups: Sequence
     return Table(Sample(x, m, f, None, x.new_zeros(len(x))), batch_shape, names)
 
 
-def _plain_values(values: Any) -> Any:
+def plain_values(values: Any) -> Any:
     """Tensors, arrays and lists as they are; of a data frame or series its numbers."""
     return values.to_numpy() if hasattr(values, "to_numpy") else values
 
@@ -72,7 +72,7 @@ def _group_names(counts: Any, group_sizes: Any, groups: Sequence[str] | None) ->
 
 def _read_frequencies(frequencies: Any, batch_shape: torch.Size, rows: int, device: torch.device) -> Tensor:
     shape = (*batch_shape, rows)
-    f = torch.ones((), device=device) if frequencies is None else as_counts("frequencies", _plain_values(frequencies), device)
+    f = torch.ones((), device=device) if frequencies is None else as_counts("frequencies", plain_values(frequencies), device)
     if require_broadcast({"frequencies": f.shape, "rows of counts": shape}, f.shape, shape) != shape:
         raise ValueError(f"frequencies has shape {tuple(f.shape)}, but the rows of counts have shape {shape}")
     f = f.double().expand(shape)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diffurn.exact.quadrature import NODES
 from diffurn.inference.intervals import chi_squared_tail
-from diffurn.inference.likelihood import Law, row_log_weights, tiles
+from diffurn.inference.likelihood import Law
 from diffurn.inference.sample import Sample
 
 
@@ -38,43 +38,30 @@ def likelihood_ratio(log_likelihood: Tensor, smaller: Tensor, degrees_of_freedom
 def expected_surplus(law: Law, sample: Sample, coefficients: Tensor) -> Tensor:
     """Σ f (E[X] - x) over the rows, ``(D, c)``; rows without a choice add nothing, so a limit law may leave them out."""
     surplus = torch.zeros_like(sample.counts[:, 0])
-    for some, part in _tiles(sample):
-        mean = law.mean(*_urns(sample, coefficients, some, part))
-        weight = torch.where(sample.undetermined[some, part], sample.frequencies[some, part], 0.0)
-        surplus[some] += (weight.unsqueeze(-2) @ (mean - sample.counts[some, part])).squeeze(-2)
+    for some, part in sample.tiles(sample.counts.shape[-1] * NODES[1]):
+        mean = law.mean(part.log_weights(coefficients[some]), part.group_sizes, part.draws)
+        weight = torch.where(part.undetermined, part.frequencies, 0.0)
+        surplus[some] += (weight.unsqueeze(-2) @ (mean - part.counts)).squeeze(-2)
     return sample.summed(surplus)[0]
 
 
 def pearson(law: Law, sample: Sample, coefficients: Tensor, parameters: Tensor) -> GoodnessOfFit:
     """Σ f (x - μ)ᵀ Cov⁻ (x - μ), on Σ f rank(Cov) - parameters degrees of freedom."""
     statistic, rank = torch.zeros_like(sample.constant), torch.zeros_like(sample.constant)
-    for some, part in _tiles(sample):
-        urns = _urns(sample, coefficients, some, part)
+    for some, part in sample.tiles(sample.counts.shape[-1] * NODES[1]):
+        urns = part.log_weights(coefficients[some]), part.group_sizes, part.draws
         mean, covariance = law.mean(*urns), law.covariance(*urns)
-        frequencies, free = sample.frequencies[some, part], sample.undetermined[some, part]
-        present = (sample.group_sizes[some, part] > 0) & free.unsqueeze(-1)
-        deviation = torch.where(present, sample.counts[some, part] - mean, 0.0)
-        # Within the present groups the covariance is singular only along ones; elsewhere it is zero.
-        ones = present.double()
+        competing = part.competing
+        deviation = torch.where(competing, part.counts - mean, 0.0)
+        # Within the competing groups the covariance is singular only along ones; elsewhere it is zero.
+        ones = competing.double()
         gauge = ones.unsqueeze(-1) * ones.unsqueeze(-2) / ones.sum(-1).clamp(min=1)[..., None, None]
         scale = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-300)[..., None, None]
         regular = covariance / scale + gauge + torch.diag_embed(1 - ones)
         solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(-1) / scale.squeeze(-1)
-        statistic[some] += (frequencies * (deviation * solved).sum(-1)).sum(-1)
-        rank[some] += (frequencies * torch.where(free, ones.sum(-1) - 1, 0.0)).sum(-1)
+        statistic[some] += (part.frequencies * (deviation * solved).sum(-1)).sum(-1)
+        rank[some] += (part.frequencies * (ones.sum(-1) - 1).clamp(min=0)).sum(-1)
     statistic, rank = sample.summed(statistic, rank)
     degrees = (rank - parameters).clamp(min=0).to(torch.int64)
     dispersion = torch.where(degrees > 0, statistic / degrees.clamp(min=1), torch.nan)
     return GoodnessOfFit(statistic, degrees, chi_squared_tail(statistic, degrees), dispersion)
-
-
-def _tiles(sample: Sample) -> list[tuple[slice, slice]]:
-    sets, rows, groups = sample.counts.shape
-    return tiles(sets, rows, groups * NODES[1], sample.counts.device)
-
-
-def _urns(sample: Sample, coefficients: Tensor, some: slice, part: slice) -> tuple[Tensor, Tensor, Tensor]:
-    """log ω, m and n of a tile."""
-    features = None if sample.features is None else sample.features[some, part]
-    sizes = sample.group_sizes[some, part]
-    return row_log_weights(features, coefficients[some], sizes.shape[1]), sizes, sample.draws[some, part]

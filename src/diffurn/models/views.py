@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple, Protocol, get_args
 
 import torch
@@ -217,7 +217,7 @@ def _with(method: Method, detail: str, name: str) -> tuple[str, Method]:
     for field, words in _URN_WORDS.items():
         if detail in words and isinstance(method.aggregation, Hypergeometric):
             return field, replace(method, aggregation=replace(method.aggregation, **{field: detail}))  # type: ignore[arg-type]
-    matched = re.fullmatch(r"(lr|tau|beta)(.+)", detail)
+    matched = re.fullmatch(f"({'|'.join(_NUMBERS)})(.+)", detail)
     try:
         if matched and float(matched[2]) > 0:
             return _NUMBERS[matched[1]], replace(method, **{_NUMBERS[matched[1]]: float(matched[2])})  # type: ignore[arg-type]
@@ -232,5 +232,5 @@ def _words_of(method: Method) -> list[str]:
     if isinstance(method.aggregation, Label):
         words.append("index")
     if isinstance(method.aggregation, Hypergeometric):
-        words += [word for field in fields(Hypergeometric) for word in _URN_WORDS[field.name]]
+        words += [word for choices in _URN_WORDS.values() for word in choices]
     return words

@@ -12,6 +12,6 @@ The columns of tables stand for *falling* counts: the sum over k then runs over 
 from diffurn.exact.small.chain import Chain
 from diffurn.exact.small.composition import Composition, composition_of
 from diffurn.exact.small.constants import constant
-from diffurn.exact.small.law import Law, SmallUrn, at_least, inverse, reordered, with_first
+from diffurn.exact.small.law import Law, SmallUrn, inverse, reordered, with_first
 
-__all__ = ["Chain", "Composition", "Law", "SmallUrn", "at_least", "composition_of", "constant", "inverse", "reordered", "with_first"]
+__all__ = ["Chain", "Composition", "Law", "SmallUrn", "composition_of", "constant", "inverse", "reordered", "with_first"]

@@ -148,7 +148,9 @@ class Law(NamedTuple):
 
     def tail(self, largest: int) -> Tensor:
         """P(x ≥ i) of the first group for i = 1, …, largest."""
-        return at_least(self.first.softmax(-1), self.urn.composition, largest)
+        lowest, highest = self.urn.composition.window
+        tail = self.first.softmax(-1).cumsum(-1)[..., :-1].flip(-1)  # of i = lowest + 1, …, highest
+        return pad(pad(tail, (lowest, 0), value=1.0), (0, largest - highest))
 
     def sample(self, number: int) -> Tensor:
         """Draws, ``(number, ..., c)``, by inversion of one conditional distribution after the other."""
@@ -164,13 +166,6 @@ class Law(NamedTuple):
             counts.append(composition.width - 1 - column)
             left = left - counts[-1]
         return torch.stack([*counts, left - self.urn.constant("surplus")], -1).to(self.first.dtype)
-
-
-def at_least(of_counts: Tensor, composition: Composition, largest: int) -> Tensor:
-    """Σ_{k ≥ i} y_k for i = 1, …, largest, from y over the falling counts of the window."""
-    lowest, highest = composition.window
-    tail = of_counts.cumsum(-1)[..., :-1].flip(-1)  # of i = lowest + 1, …, highest
-    return pad(pad(tail, (lowest, 0), value=1.0), (0, largest - highest))
 
 
 def _column(cumulative: Tensor, number: int | None = None) -> Tensor:
