@@ -1,15 +1,11 @@
-"""The torch contract: shapes, dtypes, transforms, compilation, copies, and what the package may import."""
+"""The torch contract: shapes, dtypes, transforms, compilation and copies."""
 
 from __future__ import annotations
 
-import ast
 import copy
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -491,67 +487,3 @@ def test_chunks_are_evaluated_piece_by_piece_in_order(device: torch.device) -> N
     lengths.clear()
     assert torch.equal(in_chunks(function, vectors, scalars, events=(1, 0), work=1), result)
     assert len(lengths) == 1
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# Architecture
-# --------------------------------------------------------------------------------------------------------------------------------
-
-PACKAGE = Path(diffurn.__file__).parent
-
-
-def imports_of(path: Path) -> set[str]:
-    """Absolute names of all modules, and of the names taken from them, that a file imports."""
-    module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-    package = module.removesuffix(".__init__") if path.stem == "__init__" else module.rpartition(".")[0]
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            names |= {base} | {f"{base}.{alias.name}" for alias in node.names}
-    return names
-
-
-@pytest.mark.parametrize(
-    ("folder", "forbidden"),
-    [
-        ("exact", r"torch.distributions"),
-        ("exact", r"diffurn.fisher"),
-        ("exact", r"diffurn.kl"),
-        ("exact", r"diffurn.constraints"),
-        ("exact", r"diffurn.estimators"),
-        ("estimators", r"diffurn.fisher"),
-        ("estimators", r"diffurn.kl"),
-    ],
-)
-def test_lower_layers_do_not_know_the_upper_ones(folder: str, forbidden: str) -> None:
-    files = sorted((PACKAGE / folder).rglob("*.py"))
-    assert files
-    knowing = {path.name for path in files for name in imports_of(path) if name == forbidden or name.startswith(forbidden + ".")}
-    assert knowing == set()
-
-
-@pytest.mark.parametrize("folder", ["exact", "estimators"])
-def test_lower_layers_do_not_import_the_package_itself(folder: str) -> None:
-    # `from diffurn import …` would reach everything
-    allowed = ("diffurn.exact", "diffurn.estimators")
-    for path in sorted((PACKAGE / folder).rglob("*.py")):
-        ours = {name for name in imports_of(path) if name == "diffurn" or name.startswith("diffurn.")}
-        assert {name for name in ours if not name.startswith(allowed)} == set(), path.name
-
-
-def test_importing_the_library_needs_torch_alone() -> None:
-    code = """
-import sys, torch
-before = set(sys.modules)
-import diffurn
-added = {name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)
-extras = {"matplotlib", "pandas", "rich", "scipy", "sklearn", "typer"} & set(sys.modules)
-print(sorted(added | extras))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert set(ast.literal_eval(done.stdout)) <= {"diffurn", "torch"}
