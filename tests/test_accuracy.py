@@ -16,7 +16,7 @@ from torch.distributions import kl_divergence
 
 import oracles
 from diffurn import FisherHypergeometric
-from urns import ENUMERABLE, EXTREME, FEW_WEIGHTS, LARGE, NEVER, SMALL, SUBSETS, URNS, Urn, by_name, probe_counts, support_size
+from urns import LARGE, NEVER, SMALL, SUBSETS, URNS, Urn, by_name, disturbed, probe_counts
 
 EPS = torch.finfo(torch.float64).eps
 every_urn = pytest.mark.parametrize("urn", URNS, ids=str)
@@ -48,31 +48,6 @@ def assert_log_probs(ours: torch.Tensor, exact: list[mpf], tolerance: float) -> 
 
 def assert_close(ours: float, exact: mpf, relative: float, absolute: float = 0.0) -> None:
     assert error(ours, exact) <= max(relative * abs(float(exact)), absolute), (ours, mp.nstr(exact, 20))
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The table
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-def test_the_table_spans_what_it_promises() -> None:
-    assert len(URNS) >= 220
-    assert len({urn.name for urn in URNS}) == len(URNS)
-    assert {1, 2, 3, 50, 100, 200} <= {urn.groups for urn in URNS}
-    assert sum(urn.population >= 10**9 for urn in URNS) >= 30
-    assert max(urn.population for urn in URNS) == 10**10
-    assert any(urn.largest_log_weight >= 49 and urn.groups == 200 for urn in URNS)
-    for few in (EXTREME, SUBSETS):
-        assert len(few) >= 9
-    for many in (FEW_WEIGHTS, LARGE, SMALL):
-        assert len(many) >= 60
-
-
-@every_urn
-def test_probes_are_outcomes(urn: Urn) -> None:
-    probes = probe_counts(urn)
-    assert all(sum(x) == urn.draws and all(0 <= a <= m for a, m in zip(x, urn.drawable, strict=True)) for x in probes)
-    assert len(probes) >= min(2, support_size(urn, limit=1))
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -214,13 +189,6 @@ def test_entropy_agrees_with_the_enumeration(urn: Urn, device: torch.device) -> 
 @pytest.mark.parametrize("urn", list(dict.fromkeys([*FEW_KINDS, *TEN_AND_MORE, *SUBSETS])), ids=str)
 def test_entropy_keeps_ten_digits_up_to_ten_billion_balls(urn: Urn, device: torch.device) -> None:
     assert_close(fisher(urn, device).entropy().item(), oracles.entropy(urn), relative=1e-10, absolute=1e-12)
-
-
-def disturbed(urn: Urn, scale: float) -> Urn:
-    """The same urn with other log-weights; three steps repeat over the groups, so that equal weights stay few."""
-    steps = (0.83, -0.41, 0.17)
-    log_weights = tuple(lw + scale * steps[j % 3] for j, lw in enumerate(urn.log_weights))
-    return replace(urn, name=f"{urn.name}-disturbed-{scale:g}", log_weights=log_weights)
 
 
 @every_urn
@@ -408,74 +376,3 @@ def test_probabilities_and_means_agree_with_biasedurn(device: torch.device) -> N
         ours = distribution.log_prob(counts_tensor(xs, device)).exp().cpu().numpy()
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12, err_msg=urn.name)
         np.testing.assert_allclose(distribution.mean.cpu().numpy(), mean, rtol=1e-9, atol=1e-9, err_msg=urn.name)
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The oracles themselves
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-@every_small_urn
-def test_the_contour_oracle_agrees_with_the_enumeration(urn: Urn) -> None:
-    enumerated = oracles.enumeration(urn)
-    ours, exact = oracles.moments(urn), enumerated.moments()
-    with mp.workdps(60):
-        assert abs(ours.log_normalizer - exact.log_normalizer) <= mpf(10) ** -45
-        for a, b in zip(ours.mean, exact.mean, strict=True):
-            assert abs(a - b) <= mpf(10) ** -45 * b
-        largest = max(abs(value) for value in exact.covariance.values())
-        assert all(abs(ours.covariance[pair] - exact.covariance[pair]) <= mpf(10) ** -20 * largest for pair in ours.covariance)
-        for x in enumerated.outcomes[:: 1 + len(enumerated.outcomes) // 20]:
-            assert abs(oracles.log_prob(urn, x) - enumerated.log_prob(x)) <= mpf(10) ** -45
-        for group, marginal in enumerate(enumerated.marginals()[:2]):
-            for x in sorted(marginal)[:: 1 + len(marginal) // 3]:
-                assert abs(oracles.marginal_log_prob(urn, group, x) - marginal[x]) <= mpf(10) ** -40
-        assert oracles.better_exchange(urn, enumerated.mode()) is None
-
-
-@pytest.mark.parametrize("urn", SMALL[::4], ids=str)
-def test_the_contour_entropy_and_kl_agree_with_the_enumeration(urn: Urn) -> None:
-    other = disturbed(urn, 1.0)
-    with mp.workdps(60):
-        assert abs(oracles.entropy(urn) - oracles.enumeration(urn).entropy()) <= mpf(10) ** -30
-        assert abs(oracles.kl(urn, other) - oracles.enumeration(urn).kl(oracles.enumeration(other))) <= mpf(10) ** -40
-
-
-@pytest.mark.parametrize("urn", [urn for urn in FEW_WEIGHTS if sum(urn.drawable) > 0], ids=str)
-def test_the_contour_oracle_agrees_with_the_direct_sum_over_two_weights(urn: Urn) -> None:
-    ours, exact = oracles.moments(urn), oracles.vandermonde(urn).moments()
-    with mp.workdps(60):
-        assert abs(ours.log_normalizer - exact.log_normalizer) <= mpf(10) ** -40
-        for a, b in zip(ours.mean, exact.mean, strict=True):
-            assert abs(a - b) <= mpf(10) ** -40 * b
-        largest = max(abs(value) for value in exact.covariance.values())
-        assert all(abs(ours.covariance[pair] - exact.covariance[pair]) <= mpf(10) ** -20 * largest for pair in ours.covariance)
-
-
-def test_the_strided_entropy_agrees_with_the_direct_sum_at_1e9_balls() -> None:
-    urn = by_name("empty-group-last-1e9")
-    assert abs(oracles.entropy(urn) - oracles.vandermonde(urn, with_entropy=True).entropy_of_heavy) <= mpf(10) ** -30
-
-
-@pytest.mark.parametrize("name", ["medium-spread1-c2-N1e5-n4e4-40", "medium-spread1-c10-N1e5-n3e4-44"])
-def test_a_stride_does_not_change_the_expectation(name: str) -> None:
-    urn = by_name(name)
-    stride = math.floor(math.sqrt(oracles.moments(urn).covariance[0, 0]) / 4)
-    assert stride >= 2
-    with mp.workdps(60):
-        difference = oracles.expected_log_binomial(urn, 0, 1) - oracles.expected_log_binomial(urn, 0, stride)
-        assert abs(difference) <= mpf(10) ** -30
-
-
-def test_marginals_of_the_central_urn_are_univariate_hypergeometric() -> None:
-    urn = by_name("one-weight-c200-N1e9-n8e8-112")
-    size, rest, draws = urn.group_sizes[7], urn.population - urn.group_sizes[7], urn.draws
-    with mp.workdps(60):
-        for x in oracles.marginal_probes(urn, 7):
-            ways = oracles.log_binomial(size, x) + oracles.log_binomial(rest, draws - x) - oracles.log_binomial(urn.population, draws)
-            assert abs(oracles.marginal_log_prob(urn, 7, x) - ways) <= mpf(10) ** -40
-
-
-def test_small_urns_have_no_more_outcomes_than_the_limit() -> None:
-    assert max(len(oracles.enumeration(urn).outcomes) for urn in SMALL) <= ENUMERABLE
-    assert all(len(oracles.enumeration(urn).outcomes) == support_size(urn) for urn in SMALL)

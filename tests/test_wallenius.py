@@ -464,34 +464,3 @@ def test_bad_values_are_refused_with_the_sentence_of_fishers_urn_for(case: str) 
 def test_draws_too_large_for_the_dtype_ask_for_float64(method: str, device: torch.device) -> None:
     urn = WalleniusHypergeometric([10**8, 10**8], 2**24 + 1, weights=torch.ones(2, dtype=torch.float32, device=device))
     assert "use float64 weights" in message_of(getattr(urn, method))
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The oracles themselves
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-@every_small_urn
-def test_the_integral_agrees_with_drawing_ball_by_ball(urn: Urn) -> None:
-    balls = Balls.of_urn(urn)
-    law = draw_by_draw(balls)
-    with mp.workdps(60):
-        assert abs(mp.fsum(law.law.values()) - 1) <= mpf(10) ** -50
-        for x in list(law.law)[:: 1 + len(law.law) // 3]:
-            assert abs(oracles.log_prob(balls, x) - law.log_prob(x)) <= mpf(10) ** -38
-
-
-def test_the_integral_agrees_with_its_textbook_form() -> None:
-    """∏ C(m, x) ∫ ∏ (1 - t^{ω/D})^x dt over 0 < t < 1, by another rule in another variable."""
-    sizes, weights, x = (10, 7, 8), (mpf(1), mpf(2), mpf("0.5")), (4, 3, 2)
-    with mp.workdps(40):
-        left = sum(w * (m - a) for w, m, a in zip(weights, sizes, x, strict=True))
-        integral = mp.quad(lambda t: mp.fprod((1 - t ** (w / left)) ** a for w, a in zip(weights, x, strict=True)), [0, 0.5, 1])
-        direct = mp.log(integral * math.prod(math.comb(m, a) for m, a in zip(sizes, x, strict=True)))
-        assert abs(oracles.log_prob(Balls.of(sizes, 9, weights), x) - direct) <= mpf(10) ** -30
-
-
-def test_the_recorded_integrals_can_be_computed_again() -> None:
-    for row in RECORDED[::8]:
-        with mp.workdps(40):
-            assert abs(oracles.log_prob(row.balls, row.counts, digits=30) - row.exact) <= mpf(10) ** -28 * max(1, abs(row.exact))

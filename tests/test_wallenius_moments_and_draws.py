@@ -479,24 +479,3 @@ def test_the_score_surrogate_is_unbiased(control_variate: str | None, device: to
         own = leaf.grad[:, group]
         z = (own.mean().item() - float(exact)) / (own.std().item() / math.sqrt(estimates))
         assert abs(z) <= 4, z
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The oracle of large urns
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    "urn",
-    [
-        Urn("strided", (300, 300), 200, (0.0, 1.1)),
-        Urn("three-weights", (6, 7, 5), 8, (0.0, 1.1, -0.7)),
-        Urn("merged", (3, 4, 2, 5), 8, (0.0, 1.1, 0.0, 1.1)),
-    ],
-    ids=str,
-)
-def test_sums_over_a_lattice_agree_with_drawing_ball_by_ball(urn: Urn) -> None:
-    lattice, direct = large_law(Balls.of_urn(urn)), draw_by_draw(Balls.of_urn(urn))
-    assert abs(lattice.total - 1) <= 1e-13
-    for ours, exact in zip([lattice.mean, *lattice.covariance], [direct.mean, *direct.covariance], strict=True):
-        assert all(abs(a - b) <= 1e-12 * sum(urn.group_sizes) for a, b in zip(ours, exact, strict=True))
