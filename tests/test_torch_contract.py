@@ -35,7 +35,8 @@ class Example:
 
 
 EXAMPLES = (Example(FisherHypergeometric),)
-ELSEWHERE = {WalleniusHypergeometric}  # has no mode, entropy, divergence or compiled form; the rest of its contract is in test_wallenius.py
+# It has no mode, entropy, divergence or compiled form; the rest of its contract is in test_wallenius_contract.py.
+ELSEWHERE = {WalleniusHypergeometric}
 every_distribution = pytest.mark.parametrize("example", EXAMPLES, ids=str)
 
 
