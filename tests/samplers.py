@@ -38,16 +38,6 @@ def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
     return draw_by_rejection(*(operand.expand(number, *operand.shape) for operand in urn))
 
 
-def assert_possible(counts: Tensor, urn: Urn) -> None:
-    """Integers, 0 ≤ x ≤ m, Σx = n, and nothing of a group of weight zero."""
-    assert counts.shape[-1] == urn.groups
-    whole = counts.detach().to(torch.int64)
-    assert (whole == counts).all(), "not integers"
-    assert (whole >= 0).all()
-    assert (whole <= torch.tensor(urn.drawable, device=counts.device)).all()
-    assert (whole.sum(-1) == urn.draws).all()
-
-
 TABLED = tuple(urn for urn in URNS if cells_of(tilted(urn, torch.device("cpu"))) <= MOST_CELLS)
 FEW_OUTCOMES = tuple(urn for urn in SMALL if support_size(urn) <= 800)
 

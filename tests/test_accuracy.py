@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -14,8 +12,9 @@ from mpmath import mp, mpf
 from scipy import stats
 from torch.distributions import kl_divergence
 
+import biasedurn
 import oracles
-from diffurn import FisherHypergeometric
+from distributions import assert_log_probs, error, fisher
 from urns import LARGE, NEVER, SMALL, SUBSETS, URNS, Urn, by_name, disturbed, probe_counts
 
 EPS = torch.finfo(torch.float64).eps
@@ -23,27 +22,8 @@ every_urn = pytest.mark.parametrize("urn", URNS, ids=str)
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
 
 
-def fisher(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64) -> FisherHypergeometric:
-    sizes, draws = torch.tensor(urn.group_sizes, device=device), torch.tensor(urn.draws, device=device)
-    return FisherHypergeometric(sizes, draws, log_weights=torch.tensor(urn.log_weights, dtype=dtype, device=device))
-
-
 def counts_tensor(counts, device: torch.device, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.tensor(counts, dtype=dtype, device=device)
-
-
-def error(ours: float, exact: mpf) -> float:
-    """|ours - exact|, rounded once; equal infinities do not differ, NaN differs infinitely."""
-    if math.isnan(ours):
-        return math.inf
-    return 0.0 if ours == exact else float(abs(mpf(ours) - exact))
-
-
-def assert_log_probs(ours: torch.Tensor, exact: list[mpf], tolerance: float) -> None:
-    """Each within tolerance·max(1, |log p|)."""
-    assert ours.shape == (len(exact),)
-    for value, reference in zip(ours.tolist(), exact, strict=True):
-        assert error(value, reference) <= tolerance * max(1.0, abs(float(reference))), (value, mp.nstr(reference, 20))
 
 
 def assert_close(ours: float, exact: mpf, relative: float, absolute: float = 0.0) -> None:
@@ -344,20 +324,6 @@ def test_values_quoted_from_biasedurn(device: torch.device) -> None:
     assert three.log_prob(counts_tensor((4, 3, 2), device)).exp().item() == pytest.approx(0.110826251049377, rel=1e-13)
 
 
-def _biasedurn(expressions: list[str]) -> list[list[float]]:
-    """Values of R expressions, one R process for all; skips where R or its package BiasedUrn is not installed."""
-    if shutil.which("Rscript") is None:
-        pytest.skip("Rscript is not installed")
-    script = ["if (!requireNamespace('BiasedUrn', quietly = TRUE)) quit(status = 3)", "library(BiasedUrn)"]
-    script += [f"cat(sprintf('%.17g', {expression}), '\\n')" for expression in expressions]
-    command = ["Rscript", "--vanilla", "-"]  # the script is too long for a command line
-    done = subprocess.run(command, input="\n".join(script), capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode == 3:
-        pytest.skip("the R package BiasedUrn is not installed")
-    assert done.returncode == 0, done.stderr
-    return [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
-
-
 def test_probabilities_and_means_agree_with_biasedurn(device: torch.device) -> None:
     """BiasedUrn is as exact as its own ``precision`` argument asks for, and precise means need its enumeration."""
     chosen = [urn for urn in SMALL if 2 <= urn.groups <= 6 and urn.largest_log_weight <= 10 and not oracles.is_certain(urn)]
@@ -370,7 +336,7 @@ def test_probabilities_and_means_agree_with_biasedurn(device: torch.device) -> N
         rows = ",".join(str(value) for x in xs for value in x)
         expressions.append(f"dMFNCHypergeo(matrix(c({rows}), nrow={urn.groups}), {m}, {urn.draws}, {odds}, precision=1e-14)")
         expressions.append(f"meanMFNCHypergeo({m}, {urn.draws}, {odds}, precision=1e-14)")
-    values = _biasedurn(expressions)
+    values = biasedurn.evaluate(expressions)
     for urn, xs, theirs, mean in zip(chosen, points, values[::2], values[1::2], strict=True):
         distribution = fisher(urn, device)
         ours = distribution.log_prob(counts_tensor(xs, device)).exp().cpu().numpy()

@@ -22,12 +22,12 @@ from torch import Tensor
 from diffurn import FisherHypergeometric, exact
 from diffurn.exact import rejection, sampling
 from diffurn.exact.tree import Tree
+from distributions import assert_possible
 from goodness import Law, Yardstick, chi_square_p_value
 from samplers import (
     FEW_OUTCOMES,
     MOST_CELLS,
     TABLED,
-    assert_possible,
     by_rejection,
     by_tree,
     cells_of,

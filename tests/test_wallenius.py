@@ -3,38 +3,27 @@
 from __future__ import annotations
 
 import math
-import shutil
-import subprocess
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from mpmath import mp, mpf
+from mpmath import mp
 from scipy import stats
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
+import biasedurn
 import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric
+from distributions import assert_log_probs, wallenius
 from urns import NEVER, Urn
 from wallenius_oracles import LARGE, SMALL, Balls, Recorded, draw_by_draw, recorded
 
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
 every_large_urn = pytest.mark.parametrize("urn", LARGE, ids=str)
-
-
-def wallenius(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64) -> WalleniusHypergeometric:
-    return WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, dtype=dtype, device=device))
-
-
-def assert_log_probs(ours: Tensor, exact: Iterable[mpf], tolerance: float) -> None:
-    """Each within tolerance·max(1, |log p|); equal infinities agree, NaN never does."""
-    for value, reference in zip(ours.tolist(), exact, strict=True):
-        right = value == reference or abs(mpf(value) - reference) <= tolerance * max(1.0, abs(float(reference)))
-        assert right, (value, mp.nstr(reference, 20))
 
 
 def outcomes_of(urn: Urn, device: torch.device) -> Tensor:
@@ -78,18 +67,9 @@ def test_probabilities_are_right_also_where_biasedurn_gives_zero_or_loses_digits
 
 
 def test_the_record_is_what_biasedurn_says_today() -> None:
-    if shutil.which("Rscript") is None:
-        pytest.skip("Rscript is not installed")
-    script = ["if (!requireNamespace('BiasedUrn', quietly = TRUE)) quit(status = 3)", "library(BiasedUrn)"]
-    script += [f"cat(sprintf('%.17g', {row.call}), '\\n')" for row in RECORDED]
-    command = ["Rscript", "--vanilla", "-"]  # the script is too long for a command line
-    done = subprocess.run(command, input="\n".join(script), capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode == 3:
-        pytest.skip("the R package BiasedUrn is not installed")
-    assert done.returncode == 0, done.stderr
-    for row, line in zip(RECORDED, done.stdout.splitlines(), strict=True):
+    for row, (value,) in zip(RECORDED, biasedurn.evaluate(row.call for row in RECORDED), strict=True):
         if row.relative_error <= oracles.TRUSTED:
-            assert float(line) == pytest.approx(row.value, rel=1e-7), row.call
+            assert value == pytest.approx(row.value, rel=1e-7), row.call
 
 
 # --------------------------------------------------------------------------------------------------------------------------------

@@ -15,8 +15,9 @@ from torch import Tensor
 import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric, score_surrogate
 from diffurn.exact import race
+from distributions import assert_possible, wallenius
 from goodness import chi_square_p_value
-from test_wallenius_moments import BELLS, assert_within, exact_jacobian, wallenius
+from test_wallenius_moments import BELLS, assert_within, exact_jacobian
 from urns import NEVER, Urn
 from wallenius_oracles import LARGE, SMALL, Balls, draw_by_draw, large_law
 
@@ -31,15 +32,6 @@ DRAWN = tuple(urn for urn in SMALL if len(draw_by_draw(Balls.of_urn(urn)).law) >
 MIXED_URNS, LARGE_DRAWN = 24, BELLS[:5]
 P_VALUES = 2 * len(DRAWN) + MIXED_URNS + 2 * len(LARGE_DRAWN)
 LEVEL = FALSE_ALARM / P_VALUES
-
-
-def assert_possible(counts: Tensor, urn: Urn) -> None:
-    """Integers, 0 ≤ x ≤ m, Σx = n, and nothing of a group of weight zero."""
-    whole = counts.detach().to(torch.int64)
-    assert (whole == counts).all(), "not integers"
-    assert (whole >= 0).all()
-    assert (whole <= torch.tensor(urn.drawable, device=counts.device)).all()
-    assert (whole.sum(-1) == urn.draws).all()
 
 
 def p_value(counts: Tensor, law: oracles.DrawByDraw) -> float:

@@ -14,6 +14,7 @@ from torch import Tensor
 
 import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric
+from distributions import assert_log_probs, wallenius
 from urns import Urn
 from wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
 
@@ -33,11 +34,6 @@ FEW_OUTCOMES = (
     Urn("1e6-and-one", (10**6, 1), 300_000, (0.0, 1.5)),
     Urn("1e6-and-four-odds-1e6", (10**6, 4), 300_000, (E6, 0.0)),
 )
-
-
-def wallenius(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64, copies: Sequence[int] = ()) -> WalleniusHypergeometric:
-    log_weights = torch.tensor(urn.log_weights, dtype=dtype, device=device).repeat(*copies, 1)
-    return WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
 
 
 class AllSmall:
@@ -193,11 +189,8 @@ def marginal_grid(urn: Urn, device: torch.device) -> tuple[list[int], Tensor]:
 
 
 def assert_logs(ours: Tensor, exact: Sequence[mpf], tolerance: float) -> None:
-    """Logarithms within tolerance·max(1, |log p|), of probabilities that may be zero."""
-    for value, probability in zip(ours.tolist(), exact, strict=True):
-        reference = mp.log(probability) if probability > 0 else -mp.inf
-        right = value == reference or abs(mpf(value) - reference) <= tolerance * max(1.0, abs(float(reference)))
-        assert right, (value, mp.nstr(reference, 20))
+    """Logarithms of probabilities that may be zero."""
+    assert_log_probs(ours, [mp.log(probability) if probability > 0 else -mp.inf for probability in exact], tolerance)
 
 
 @urns_with_marginals
