@@ -66,7 +66,7 @@ def shell(command: str, folder: Path | str = ".") -> None:
         raise RuntimeError(f"{command} ended with {outcome.exit_code}")
 
 
-# How the layers of the package are called here; every module belongs to the first prefix that fits.
+# How the layers of the package are called here, the uppermost first; each is a folder, but for the distributions.
 LAYERS = {
     "cli": "commands: options in, tables and JSON out",
     "explore": "the interactive page: numbers, pictures, server",
@@ -91,7 +91,7 @@ def architecture() -> tuple[list[tuple[str, str, list[str]]], list[tuple[str, st
             continue
         layer = _layer(parts[0])
         if parts[-1] != "__init__":
-            modules[layer].append(parts[-1])
+            modules[layer].append(".".join(parts[1:] or parts))
         imports |= {(layer, target) for target in map(_layer, _imported(path)) if target != layer}
     return [(name, purpose, modules[name]) for name, purpose in LAYERS.items()], sorted(imports)
 
