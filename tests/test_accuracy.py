@@ -14,6 +14,7 @@ from torch.distributions import kl_divergence
 
 import biasedurn
 import oracles
+from diffurn import FisherHypergeometric
 from distributions import assert_log_probs, error, fisher
 from urns import LARGE, NEVER, SMALL, SUBSETS, URNS, Urn, by_name, disturbed, probe_counts
 
@@ -47,6 +48,18 @@ def test_log_prob_of_every_outcome_agrees_with_the_enumeration(urn: Urn, device:
     enumerated = oracles.enumeration(urn)
     ours = fisher(urn, device).log_prob(counts_tensor(enumerated.outcomes, device))
     assert_log_probs(ours, [enumerated.log_prob(x) for x in enumerated.outcomes], 1e-11)
+
+
+@every_small_urn
+def test_small_urns_keep_eleven_digits_without_their_tables_too(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are computed in large batches, where tables do not pay: by tilt and quadrature, almost sure outcomes and all."""
+    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
+    enumerated, distribution = oracles.enumeration(urn), fisher(urn, device)
+    assert_log_probs(
+        distribution.log_prob(counts_tensor(enumerated.outcomes, device)), [enumerated.log_prob(x) for x in enumerated.outcomes], 1e-11
+    )
+    for ours, exact in zip(distribution.mean.tolist(), enumerated.moments().mean, strict=True):
+        assert_close(ours, exact, relative=1e-11)
 
 
 @every_urn
