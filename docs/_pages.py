@@ -78,7 +78,6 @@ LAYERS = {
     "estimators": "gradients through a draw",
     "exact": "the mathematics, pure functions of tensors",
 }
-_DISTRIBUTIONS = ("fisher", "wallenius", "urn", "kl", "constraints", "validation")
 
 
 def architecture() -> tuple[list[tuple[str, str, list[str]]], list[tuple[str, str]]]:
@@ -97,7 +96,7 @@ def architecture() -> tuple[list[tuple[str, str, list[str]]], list[tuple[str, st
 
 
 def _layer(name: str) -> str:
-    return "distributions" if name in _DISTRIBUTIONS else name
+    return name if name in LAYERS else "distributions"
 
 
 def _imported(path: Path) -> set[str]:
