@@ -70,7 +70,7 @@ def shell(command: str, folder: Path | str = ".") -> None:
 LAYERS = {
     "cli": "commands: options in, tables and JSON out",
     "explore": "the interactive page: numbers, pictures, server",
-    "experiments": "the paper's studies: config, run, table, figure",
+    "experiments": "the paper's studies and the bench: config, run, table, figure",
     "models": "what the studies train, as stacks of models",
     "data": "count tables and pictures",
     "inference": "ω from counts",
