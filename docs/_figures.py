@@ -169,7 +169,7 @@ def chain_picture(group_sizes: Sequence[int], counts: Sequence[int], laws: Seque
 
 def layers_picture(layers: Sequence[tuple[str, str, Sequence[str]]], arrows: Sequence[tuple[str, str]]) -> Figure:
     """Boxes one above the other, each with a name, what it does and its modules; an arrow leads from a layer to one that it imports."""
-    texts = {name: textwrap.wrap(" · ".join(modules), 84) for name, _, modules in layers}
+    texts = {name: textwrap.wrap("\u00a0· ".join(modules), 84) for name, _, modules in layers}
     heights = {name: 0.62 + 0.13 * len(lines) for name, lines in texts.items()}
     figure = Figure(figsize=(9, 0.95 * sum(heights.values())), layout="constrained", dpi=150)
     panel = figure.subplots()

@@ -66,11 +66,11 @@ def shell(command: str, folder: Path | str = ".") -> None:
         raise RuntimeError(f"{command} ended with {outcome.exit_code}")
 
 
-# How the layers of the package are called here; every module belongs to the first prefix that fits.
+# How the layers of the package are called here, the uppermost first; each is a folder, but for the distributions.
 LAYERS = {
     "cli": "commands: options in, tables and JSON out",
     "explore": "the interactive page: numbers, pictures, server",
-    "experiments": "the paper's studies: config, run, table, figure",
+    "experiments": "the paper's studies and the bench: config, run, table, figure",
     "models": "what the studies train, as stacks of models",
     "data": "count tables and pictures",
     "inference": "ω from counts",
@@ -78,7 +78,6 @@ LAYERS = {
     "estimators": "gradients through a draw",
     "exact": "the mathematics, pure functions of tensors",
 }
-_DISTRIBUTIONS = ("fisher", "wallenius", "urn", "kl", "constraints", "validation")
 
 
 def architecture() -> tuple[list[tuple[str, str, list[str]]], list[tuple[str, str]]]:
@@ -91,13 +90,13 @@ def architecture() -> tuple[list[tuple[str, str, list[str]]], list[tuple[str, st
             continue
         layer = _layer(parts[0])
         if parts[-1] != "__init__":
-            modules[layer].append(parts[-1])
+            modules[layer].append(".".join(parts[1:] or parts))
         imports |= {(layer, target) for target in map(_layer, _imported(path)) if target != layer}
     return [(name, purpose, modules[name]) for name, purpose in LAYERS.items()], sorted(imports)
 
 
 def _layer(name: str) -> str:
-    return "distributions" if name in _DISTRIBUTIONS else name
+    return name if name in LAYERS else "distributions"
 
 
 def _imported(path: Path) -> set[str]:

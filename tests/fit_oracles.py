@@ -6,11 +6,22 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
+import torch
 from scipy.optimize import brentq, linprog, minimize
 
 Rows = Sequence[Sequence[int]]
+# four rows of three groups, small enough to list every outcome
+COUNTS = [[2, 1, 3], [1, 2, 2], [3, 1, 0], [0, 2, 4]]
+SIZES = [[4, 3, 5], [2, 4, 6], [4, 4, 2], [3, 2, 5]]
+# blocks {a, b}, then {c, d}: c and d are drawn only where a and b are used up
+CHAIN = ([[2, 1, 0, 0], [1, 2, 0, 0], [3, 3, 1, 2], [3, 3, 2, 1]], [[3, 3, 4, 4]] * 4)
+
+
+def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
+    torch.testing.assert_close(torch.as_tensor(actual).cpu(), torch.as_tensor(expected).double(), rtol=0, atol=tolerance, equal_nan=True)
 
 
 @cache

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import math
-import shutil
-import subprocess
 from dataclasses import replace
 
 import numpy as np
@@ -14,65 +12,23 @@ from mpmath import mp, mpf
 from scipy import stats
 from torch.distributions import kl_divergence
 
+import biasedurn
 import oracles
 from diffurn import FisherHypergeometric
-from urns import ENUMERABLE, EXTREME, FEW_WEIGHTS, LARGE, NEVER, SMALL, SUBSETS, URNS, Urn, by_name, probe_counts, support_size
+from distributions import assert_log_probs, error, fisher
+from urns import LARGE, NEVER, SMALL, SUBSETS, URNS, Urn, by_name, disturbed, probe_counts
 
 EPS = torch.finfo(torch.float64).eps
 every_urn = pytest.mark.parametrize("urn", URNS, ids=str)
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
 
 
-def fisher(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64) -> FisherHypergeometric:
-    sizes, draws = torch.tensor(urn.group_sizes, device=device), torch.tensor(urn.draws, device=device)
-    return FisherHypergeometric(sizes, draws, log_weights=torch.tensor(urn.log_weights, dtype=dtype, device=device))
-
-
 def counts_tensor(counts, device: torch.device, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return torch.tensor(counts, dtype=dtype, device=device)
 
 
-def error(ours: float, exact: mpf) -> float:
-    """|ours - exact|, rounded once; equal infinities do not differ, NaN differs infinitely."""
-    if math.isnan(ours):
-        return math.inf
-    return 0.0 if ours == exact else float(abs(mpf(ours) - exact))
-
-
-def assert_log_probs(ours: torch.Tensor, exact: list[mpf], tolerance: float) -> None:
-    """Each within tolerance·max(1, |log p|)."""
-    assert ours.shape == (len(exact),)
-    for value, reference in zip(ours.tolist(), exact, strict=True):
-        assert error(value, reference) <= tolerance * max(1.0, abs(float(reference))), (value, mp.nstr(reference, 20))
-
-
 def assert_close(ours: float, exact: mpf, relative: float, absolute: float = 0.0) -> None:
     assert error(ours, exact) <= max(relative * abs(float(exact)), absolute), (ours, mp.nstr(exact, 20))
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The table
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-def test_the_table_spans_what_it_promises() -> None:
-    assert len(URNS) >= 220
-    assert len({urn.name for urn in URNS}) == len(URNS)
-    assert {1, 2, 3, 50, 100, 200} <= {urn.groups for urn in URNS}
-    assert sum(urn.population >= 10**9 for urn in URNS) >= 30
-    assert max(urn.population for urn in URNS) == 10**10
-    assert any(urn.largest_log_weight >= 49 and urn.groups == 200 for urn in URNS)
-    for few in (EXTREME, SUBSETS):
-        assert len(few) >= 9
-    for many in (FEW_WEIGHTS, LARGE, SMALL):
-        assert len(many) >= 60
-
-
-@every_urn
-def test_probes_are_outcomes(urn: Urn) -> None:
-    probes = probe_counts(urn)
-    assert all(sum(x) == urn.draws and all(0 <= a <= m for a, m in zip(x, urn.drawable, strict=True)) for x in probes)
-    assert len(probes) >= min(2, support_size(urn, limit=1))
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -92,6 +48,18 @@ def test_log_prob_of_every_outcome_agrees_with_the_enumeration(urn: Urn, device:
     enumerated = oracles.enumeration(urn)
     ours = fisher(urn, device).log_prob(counts_tensor(enumerated.outcomes, device))
     assert_log_probs(ours, [enumerated.log_prob(x) for x in enumerated.outcomes], 1e-11)
+
+
+@every_small_urn
+def test_small_urns_keep_eleven_digits_without_their_tables_too(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As they are computed in large batches, where tables do not pay: by tilt and quadrature, almost sure outcomes and all."""
+    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
+    enumerated, distribution = oracles.enumeration(urn), fisher(urn, device)
+    assert_log_probs(
+        distribution.log_prob(counts_tensor(enumerated.outcomes, device)), [enumerated.log_prob(x) for x in enumerated.outcomes], 1e-11
+    )
+    for ours, exact in zip(distribution.mean.tolist(), enumerated.moments().mean, strict=True):
+        assert_close(ours, exact, relative=1e-11)
 
 
 @every_urn
@@ -214,13 +182,6 @@ def test_entropy_agrees_with_the_enumeration(urn: Urn, device: torch.device) -> 
 @pytest.mark.parametrize("urn", list(dict.fromkeys([*FEW_KINDS, *TEN_AND_MORE, *SUBSETS])), ids=str)
 def test_entropy_keeps_ten_digits_up_to_ten_billion_balls(urn: Urn, device: torch.device) -> None:
     assert_close(fisher(urn, device).entropy().item(), oracles.entropy(urn), relative=1e-10, absolute=1e-12)
-
-
-def disturbed(urn: Urn, scale: float) -> Urn:
-    """The same urn with other log-weights; three steps repeat over the groups, so that equal weights stay few."""
-    steps = (0.83, -0.41, 0.17)
-    log_weights = tuple(lw + scale * steps[j % 3] for j, lw in enumerate(urn.log_weights))
-    return replace(urn, name=f"{urn.name}-disturbed-{scale:g}", log_weights=log_weights)
 
 
 @every_urn
@@ -376,20 +337,6 @@ def test_values_quoted_from_biasedurn(device: torch.device) -> None:
     assert three.log_prob(counts_tensor((4, 3, 2), device)).exp().item() == pytest.approx(0.110826251049377, rel=1e-13)
 
 
-def _biasedurn(expressions: list[str]) -> list[list[float]]:
-    """Values of R expressions, one R process for all; skips where R or its package BiasedUrn is not installed."""
-    if shutil.which("Rscript") is None:
-        pytest.skip("Rscript is not installed")
-    script = ["if (!requireNamespace('BiasedUrn', quietly = TRUE)) quit(status = 3)", "library(BiasedUrn)"]
-    script += [f"cat(sprintf('%.17g', {expression}), '\\n')" for expression in expressions]
-    command = ["Rscript", "--vanilla", "-"]  # the script is too long for a command line
-    done = subprocess.run(command, input="\n".join(script), capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode == 3:
-        pytest.skip("the R package BiasedUrn is not installed")
-    assert done.returncode == 0, done.stderr
-    return [[float(word) for word in line.split()] for line in done.stdout.splitlines()]
-
-
 def test_probabilities_and_means_agree_with_biasedurn(device: torch.device) -> None:
     """BiasedUrn is as exact as its own ``precision`` argument asks for, and precise means need its enumeration."""
     chosen = [urn for urn in SMALL if 2 <= urn.groups <= 6 and urn.largest_log_weight <= 10 and not oracles.is_certain(urn)]
@@ -402,80 +349,9 @@ def test_probabilities_and_means_agree_with_biasedurn(device: torch.device) -> N
         rows = ",".join(str(value) for x in xs for value in x)
         expressions.append(f"dMFNCHypergeo(matrix(c({rows}), nrow={urn.groups}), {m}, {urn.draws}, {odds}, precision=1e-14)")
         expressions.append(f"meanMFNCHypergeo({m}, {urn.draws}, {odds}, precision=1e-14)")
-    values = _biasedurn(expressions)
+    values = biasedurn.evaluate(expressions)
     for urn, xs, theirs, mean in zip(chosen, points, values[::2], values[1::2], strict=True):
         distribution = fisher(urn, device)
         ours = distribution.log_prob(counts_tensor(xs, device)).exp().cpu().numpy()
         np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12, err_msg=urn.name)
         np.testing.assert_allclose(distribution.mean.cpu().numpy(), mean, rtol=1e-9, atol=1e-9, err_msg=urn.name)
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The oracles themselves
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-@every_small_urn
-def test_the_contour_oracle_agrees_with_the_enumeration(urn: Urn) -> None:
-    enumerated = oracles.enumeration(urn)
-    ours, exact = oracles.moments(urn), enumerated.moments()
-    with mp.workdps(60):
-        assert abs(ours.log_normalizer - exact.log_normalizer) <= mpf(10) ** -45
-        for a, b in zip(ours.mean, exact.mean, strict=True):
-            assert abs(a - b) <= mpf(10) ** -45 * b
-        largest = max(abs(value) for value in exact.covariance.values())
-        assert all(abs(ours.covariance[pair] - exact.covariance[pair]) <= mpf(10) ** -20 * largest for pair in ours.covariance)
-        for x in enumerated.outcomes[:: 1 + len(enumerated.outcomes) // 20]:
-            assert abs(oracles.log_prob(urn, x) - enumerated.log_prob(x)) <= mpf(10) ** -45
-        for group, marginal in enumerate(enumerated.marginals()[:2]):
-            for x in sorted(marginal)[:: 1 + len(marginal) // 3]:
-                assert abs(oracles.marginal_log_prob(urn, group, x) - marginal[x]) <= mpf(10) ** -40
-        assert oracles.better_exchange(urn, enumerated.mode()) is None
-
-
-@pytest.mark.parametrize("urn", SMALL[::4], ids=str)
-def test_the_contour_entropy_and_kl_agree_with_the_enumeration(urn: Urn) -> None:
-    other = disturbed(urn, 1.0)
-    with mp.workdps(60):
-        assert abs(oracles.entropy(urn) - oracles.enumeration(urn).entropy()) <= mpf(10) ** -30
-        assert abs(oracles.kl(urn, other) - oracles.enumeration(urn).kl(oracles.enumeration(other))) <= mpf(10) ** -40
-
-
-@pytest.mark.parametrize("urn", [urn for urn in FEW_WEIGHTS if sum(urn.drawable) > 0], ids=str)
-def test_the_contour_oracle_agrees_with_the_direct_sum_over_two_weights(urn: Urn) -> None:
-    ours, exact = oracles.moments(urn), oracles.vandermonde(urn).moments()
-    with mp.workdps(60):
-        assert abs(ours.log_normalizer - exact.log_normalizer) <= mpf(10) ** -40
-        for a, b in zip(ours.mean, exact.mean, strict=True):
-            assert abs(a - b) <= mpf(10) ** -40 * b
-        largest = max(abs(value) for value in exact.covariance.values())
-        assert all(abs(ours.covariance[pair] - exact.covariance[pair]) <= mpf(10) ** -20 * largest for pair in ours.covariance)
-
-
-def test_the_strided_entropy_agrees_with_the_direct_sum_at_1e9_balls() -> None:
-    urn = by_name("empty-group-last-1e9")
-    assert abs(oracles.entropy(urn) - oracles.vandermonde(urn, with_entropy=True).entropy_of_heavy) <= mpf(10) ** -30
-
-
-@pytest.mark.parametrize("name", ["medium-spread1-c2-N1e5-n4e4-40", "medium-spread1-c10-N1e5-n3e4-44"])
-def test_a_stride_does_not_change_the_expectation(name: str) -> None:
-    urn = by_name(name)
-    stride = math.floor(math.sqrt(oracles.moments(urn).covariance[0, 0]) / 4)
-    assert stride >= 2
-    with mp.workdps(60):
-        difference = oracles.expected_log_binomial(urn, 0, 1) - oracles.expected_log_binomial(urn, 0, stride)
-        assert abs(difference) <= mpf(10) ** -30
-
-
-def test_marginals_of_the_central_urn_are_univariate_hypergeometric() -> None:
-    urn = by_name("one-weight-c200-N1e9-n8e8-112")
-    size, rest, draws = urn.group_sizes[7], urn.population - urn.group_sizes[7], urn.draws
-    with mp.workdps(60):
-        for x in oracles.marginal_probes(urn, 7):
-            ways = oracles.log_binomial(size, x) + oracles.log_binomial(rest, draws - x) - oracles.log_binomial(urn.population, draws)
-            assert abs(oracles.marginal_log_prob(urn, 7, x) - ways) <= mpf(10) ** -40
-
-
-def test_small_urns_have_no_more_outcomes_than_the_limit() -> None:
-    assert max(len(oracles.enumeration(urn).outcomes) for urn in SMALL) <= ENUMERABLE
-    assert all(len(oracles.enumeration(urn).outcomes) == support_size(urn) for urn in SMALL)

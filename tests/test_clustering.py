@@ -1,3 +1,5 @@
+"""The clustering study: its scores against scikit-learn's, training that can break down and resume, and what a run records."""
+
 from __future__ import annotations
 
 import json
@@ -20,13 +22,9 @@ from diffurn.experiments.harness import RunError
 from diffurn.models.priors import prior_named
 from diffurn.models.stacked import Batches
 from diffurn.models.vade import VaDE
+from test_images import idx
 
 PRIORS = ("uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean-expected")
-
-
-def idx(values: torch.Tensor) -> bytes:
-    sizes = b"".join(size.to_bytes(4, "big") for size in values.shape)
-    return bytes([0, 0, 8, values.ndim]) + sizes + bytes(values.flatten().tolist())
 
 
 @pytest.fixture(scope="module")

@@ -15,6 +15,7 @@ from diffurn import FisherHypergeometric
 from diffurn.exact import kernels as dispatch
 from diffurn.exact import sampling
 from diffurn.exact.tree import Outcomes, Tree
+from distributions import assert_possible
 from goodness import Yardstick, tilted_log_odds
 from urns import URNS, Urn, by_name
 
@@ -55,14 +56,6 @@ def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
     if INTERPRETED:
         kernels.PROPOSED = min(1 << 18, triton.next_power_of_2(4 * number * urn.groups))  # `large_programs` puts it back
     return kernels.draw_each(*(operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn)), number, dtype).squeeze(1).cpu()
-
-
-def assert_possible(counts: Tensor, urn: Urn) -> None:
-    whole = counts.to(torch.int64)
-    assert (whole == counts).all()
-    assert (whole >= 0).all()
-    assert (whole <= torch.tensor(urn.drawable)).all()
-    assert (whole.sum(-1) == urn.draws).all()
 
 
 # --------------------------------------------------------------------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""Edges: the urns on which formulas divide by zero, overflow or tie, and the identities that hold for every urn.
+"""Edges: the urns on which formulas divide by zero, overflow or tie; divergences; and any small urn that hypothesis thinks of.
 
 The oracle is the definition itself: every outcome is listed and weighed in sixty digits. Warnings are errors throughout the test suite.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -23,21 +23,11 @@ from mpmath import mp, mpf
 from torch import Tensor
 from torch.distributions import kl_divergence
 
+import oracles
 from diffurn import FisherHypergeometric
-from urns import EXTREME, NEVER, SMALL, URNS, Urn, by_name, probe_counts
+from urns import EXTREME, NEVER, Urn
 
 DIGITS = 60
-MODEST = tuple(urn for urn in SMALL if NEVER not in urn.log_weights and urn.groups <= 10)
-
-
-def outcomes_of(sizes: Sequence[int], draws: int) -> Iterator[tuple[int, ...]]:
-    """All x with 0 ≤ x ≤ sizes and sum ``draws``, in lexicographic order."""
-    if len(sizes) == 1:
-        yield from [(draws,)] if 0 <= draws <= sizes[0] else []
-        return
-    for first in range(max(0, draws - sum(sizes[1:])), min(sizes[0], draws) + 1):
-        for rest in outcomes_of(sizes[1:], draws - first):
-            yield (first, *rest)
 
 
 def log(value: mpf) -> float:
@@ -61,7 +51,7 @@ class Law:
     @cached_property
     def terms(self) -> dict[tuple[int, ...], mpf]:
         with mp.workdps(DIGITS):
-            return {x: mp.fprod(map(self._factor, self.sizes, self.weights, x)) for x in outcomes_of(self.sizes, self.draws)}
+            return {x: mp.fprod(map(self._factor, self.sizes, self.weights, x)) for x in oracles.outcomes(self.sizes, self.draws)}
 
     @staticmethod
     def _factor(size: int, weight: mpf, count: int) -> mpf:
@@ -234,7 +224,7 @@ def test_equal_weights_are_scipys_central_law(log_weight: float, sizes: tuple[in
 def test_a_tie_between_unequal_weights_goes_to_the_earlier_group(sizes: Any, draws: int, weights: Any, device: torch.device) -> None:
     probability = {
         x: math.prod(math.comb(m, a) * Fraction(w) ** a for m, a, w in zip(sizes, x, weights, strict=True))
-        for x in outcomes_of(sizes, draws)
+        for x in oracles.outcomes(sizes, draws)
     }
     tied = [x for x, p in probability.items() if p == max(probability.values())]
     assert len(tied) > 1, "no tie, no test"
@@ -260,10 +250,6 @@ def test_one_ball_per_group_is_a_random_subset(groups: int, draws: int, device: 
 # --------------------------------------------------------------------------------------------------------------------------------
 
 
-def log_comb(n: int, k: int) -> mpf:
-    return mp.loggamma(n + 1) - mp.loggamma(k + 1) - mp.loggamma(n - k + 1)
-
-
 @pytest.mark.parametrize("draws", [4_000_000_000, 10_000_000, 6_999_999_000])
 def test_sizes_above_int32_have_the_closed_form_of_equal_weights(draws: int, device: torch.device) -> None:
     sizes = (3_000_000_000, 2_500_000_000, 2_000_000_000)
@@ -280,11 +266,12 @@ def test_sizes_above_int32_have_the_closed_form_of_equal_weights(draws: int, dev
     x = [draws * m // population for m in sizes[:2]]
     x.append(draws - sum(x))
     with mp.workdps(DIGITS):
-        expected = mp.fsum(log_comb(m, a) for m, a in zip(sizes, x, strict=True)) - log_comb(population, draws)
+        expected = mp.fsum(oracles.log_binomial(m, a) for m, a in zip(sizes, x, strict=True)) - oracles.log_binomial(population, draws)
         marginals = [
-            log_comb(m, a) + log_comb(population - m, draws - a) - log_comb(population, draws) for m, a in zip(sizes, x, strict=True)
+            oracles.log_binomial(m, a) + oracles.log_binomial(population - m, draws - a) - oracles.log_binomial(population, draws)
+            for m, a in zip(sizes, x, strict=True)
         ]
-        whole = log_comb(population, draws)
+        whole = oracles.log_binomial(population, draws)
     assert_near(urn.log_prob(torch.tensor(x, device=device)), float(expected))
     assert_near(urn.marginal_log_prob(torch.tensor(x, device=device)), [float(value) for value in marginals], relative=1e-10)
     assert_near(urn.log_normalizer, float(whole))
@@ -300,153 +287,6 @@ def test_sizes_above_int32_have_the_closed_form_of_equal_weights(draws: int, dev
     assert bool(urn.support.check(counts).all())
     deviations = (counts - urn.mean).abs() / urn.variance.sqrt()
     assert bool((deviations < 6).all())
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# Identities
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("urn", URNS, ids=str)
-def test_nothing_is_lost_or_gained(urn: Urn, device: torch.device) -> None:
-    sizes = torch.tensor(urn.group_sizes, dtype=torch.float64, device=device)
-    distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, device=device))
-    mean, covariance = distribution.mean, distribution.covariance_matrix
-    assert mean.sum().item() == pytest.approx(urn.draws, rel=1e-12)
-    assert bool(((mean >= 0) & (mean <= sizes * (1 + 1e-15))).all())
-    largest = float(covariance.abs().max())
-    # a group of weight zero stands for odds of e^-300
-    torch.testing.assert_close(covariance.sum(-1), torch.zeros_like(mean), rtol=0.0, atol=1e-12 * largest + 1e-120)
-    torch.testing.assert_close(covariance, covariance.mT, rtol=0.0, atol=1e-12 * largest)
-    torch.testing.assert_close(covariance.diagonal(), distribution.variance, rtol=1e-9, atol=1e-12 * largest + 1e-120)
-    # all groups compete for the same draws
-    others = ~torch.eye(urn.groups, dtype=torch.bool, device=device)
-    assert bool((covariance[others] <= 1e-12 * largest).all())
-
-
-def both(urn: Urn, device: torch.device, **changed: Any) -> tuple[FisherHypergeometric, FisherHypergeometric]:
-    """The urn and a changed one."""
-    values = {"group_sizes": urn.group_sizes, "draws": urn.draws, "log_weights": urn.log_weights}
-    return tuple(
-        FisherHypergeometric(v["group_sizes"], v["draws"], log_weights=torch.tensor(v["log_weights"], device=device))
-        for v in (values, values | changed)
-    )
-
-
-@pytest.mark.parametrize("urn", MODEST[::3], ids=str)
-def test_a_common_factor_on_all_weights_changes_only_the_normalizer(urn: Urn, device: torch.device) -> None:
-    plain, scaled = both(urn, device, log_weights=[lw + 32.0 for lw in urn.log_weights])
-    counts = torch.tensor(probe_counts(urn), device=device)
-    torch.testing.assert_close(scaled.log_prob(counts), plain.log_prob(counts), rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(scaled.mean, plain.mean, rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(scaled.covariance_matrix, plain.covariance_matrix, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(scaled.entropy(), plain.entropy(), rtol=1e-10, atol=1e-11)
-    torch.testing.assert_close(scaled.log_normalizer, plain.log_normalizer + 32.0 * urn.draws, rtol=1e-12, atol=1e-11)
-    assert torch.equal(scaled.mode, plain.mode)
-    assert abs(float(kl_divergence(plain, scaled))) < 1e-11
-
-
-def test_a_common_factor_beyond_float32_changes_no_probability(device: torch.device) -> None:
-    weights = torch.tensor([1.0, 3.0, 0.5], device=device)
-    plain = FisherHypergeometric([4, 5, 3], 6, weights=weights)
-    for factor in (2.0**-900, 2.0**900):
-        scaled = FisherHypergeometric([4, 5, 3], 6, weights=weights * factor)
-        torch.testing.assert_close(scaled.mean, plain.mean, rtol=1e-11, atol=0.0)
-        torch.testing.assert_close(scaled.log_prob(plain.mode), plain.log_prob(plain.mode), rtol=1e-11, atol=0.0)
-
-
-@pytest.mark.parametrize("urn", MODEST[1::3], ids=str)
-def test_reordering_the_groups_reorders_the_results(urn: Urn, device: torch.device) -> None:
-    order = torch.randperm(urn.groups).tolist()
-    changed = {"group_sizes": [urn.group_sizes[j] for j in order], "log_weights": [urn.log_weights[j] for j in order]}
-    plain, reordered = both(urn, device, **changed)
-    counts = torch.tensor(probe_counts(urn), device=device)
-    torch.testing.assert_close(reordered.log_prob(counts[:, order]), plain.log_prob(counts), rtol=1e-12, atol=1e-12)
-    torch.testing.assert_close(reordered.mean, plain.mean[order], rtol=1e-12, atol=1e-13)
-    torch.testing.assert_close(reordered.covariance_matrix, plain.covariance_matrix[order][:, order], rtol=1e-9, atol=1e-13)
-    torch.testing.assert_close(reordered.entropy(), plain.entropy(), rtol=1e-11, atol=1e-12)
-    in_order = reordered.marginal_log_prob(counts[:, order])
-    torch.testing.assert_close(in_order, plain.marginal_log_prob(counts)[:, order], rtol=1e-11, atol=1e-11)
-
-
-@pytest.mark.parametrize("urn", [urn for urn in URNS if NEVER not in urn.log_weights and urn.groups <= 20][2::3], ids=str)
-def test_drawing_n_is_leaving_the_rest_with_inverse_weights(urn: Urn, device: torch.device) -> None:
-    drawn, left = both(urn, device, draws=urn.population - urn.draws, log_weights=[-lw for lw in urn.log_weights])
-    sizes = torch.tensor(urn.group_sizes, dtype=torch.float64, device=device)
-    counts = torch.tensor(probe_counts(urn), dtype=torch.float64, device=device)
-    torch.testing.assert_close(left.log_prob(sizes - counts), drawn.log_prob(counts), rtol=1e-11, atol=1e-11)
-    torch.testing.assert_close(left.mean + drawn.mean, sizes, rtol=1e-12, atol=0.0)
-    largest = float(drawn.covariance_matrix.abs().max())
-    torch.testing.assert_close(left.covariance_matrix, drawn.covariance_matrix, rtol=0.0, atol=1e-9 * largest)
-    torch.testing.assert_close(left.entropy(), drawn.entropy(), rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(left.marginal_log_prob(sizes - counts), drawn.marginal_log_prob(counts), rtol=1e-10, atol=1e-10)
-
-
-@pytest.mark.parametrize("urn", SMALL[::2], ids=str)
-def test_probabilities_of_the_support_sum_to_one(urn: Urn, device: torch.device) -> None:
-    distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, device=device))
-    total = distribution.log_prob(distribution.enumerate_support()).logsumexp(0)
-    assert total.item() == pytest.approx(0.0, abs=1e-11)
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The support
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("sizes", [(2, 1, 1), (3, 0, 2), (4,), (1, 1, 1, 1), (2, 3)], ids=str)
-def test_support_is_enumerated_in_lexicographic_order(sizes: tuple[int, ...], device: torch.device) -> None:
-    for draws in range(sum(sizes) + 1):
-        urn = FisherHypergeometric(sizes, draws, weights=torch.ones(len(sizes), device=device))
-        expected = sorted(x for x in itertools.product(*(range(m + 1) for m in sizes)) if sum(x) == draws)
-        assert urn.enumerate_support().tolist() == [list(map(float, x)) for x in expected]
-
-
-def test_support_of_a_batch_is_expanded_only_when_asked_to(device: torch.device) -> None:
-    urn = FisherHypergeometric([2, 1, 1], 2, weights=torch.rand(5, 1, 3, device=device) + 0.5).expand((5, 4))
-    expanded, plain = urn.enumerate_support(), urn.enumerate_support(expand=False)
-    assert expanded.shape == (4, 5, 4, 3)
-    assert plain.shape == (4, 1, 1, 3)
-    assert torch.equal(expanded, plain.expand(-1, 5, 4, -1))
-    torch.testing.assert_close(urn.log_prob(plain).logsumexp(0), torch.zeros(5, 4, device=device), rtol=0.0, atol=1e-12)
-
-
-@pytest.mark.parametrize(("sizes", "draws"), [([[2, 2], [1, 3]], 2), ([2, 2], [1, 2])], ids=["sizes-differ", "draws-differ"])
-def test_support_of_a_batch_of_different_urns_cannot_be_enumerated(sizes: Any, draws: Any, device: torch.device) -> None:
-    urn = FisherHypergeometric(sizes, draws, weights=torch.ones(2, device=device))
-    with pytest.raises(NotImplementedError, match="the same group sizes and draws"):
-        urn.enumerate_support()
-
-
-@pytest.mark.parametrize("sizes", [(2000, 2000, 2000), (3_000_000_000, 3_000_000_000), (1,) * 60], ids=["wide", "above-int32", "long"])
-def test_a_support_too_large_to_enumerate_says_so(sizes: tuple[int, ...], device: torch.device) -> None:
-    urn = FisherHypergeometric(sizes, sum(sizes) // 2, weights=torch.ones(len(sizes), device=device))
-    with pytest.raises(ValueError, match=r"m = \[.*\], n = \d+ has more than 1,000,000 outcomes"):
-        urn.enumerate_support()
-
-
-def test_support_check_knows_bounds_integers_and_the_sum(device: torch.device) -> None:
-    urn = FisherHypergeometric([[2, 3, 4], [2, 3, 4]], [4, 5], weights=torch.ones(3, device=device))
-    values = {
-        (1.0, 2.0, 1.0): [True, False],
-        (2.0, 3.0, 0.0): [False, True],
-        (3.0, 1.0, 0.0): [False, False],  # more than the first group holds
-        (-1.0, 3.0, 2.0): [False, False],
-        (0.5, 1.5, 2.0): [False, False],
-        (math.nan, 2.0, 2.0): [False, False],
-        (math.inf, -math.inf, 4.0): [False, False],
-    }
-    checked = urn.support.check(torch.tensor(list(values), device=device).unsqueeze(1))
-    assert checked.tolist() == list(values.values())
-    assert urn.support.is_discrete
-    assert urn.support.event_dim == 1
-
-
-def test_outside_the_support_log_prob_is_minus_infinity_when_unchecked(device: torch.device) -> None:
-    urn = FisherHypergeometric([2, 3, 4], 4, weights=torch.tensor([1.0, 2.0, 0.0], device=device), validate_args=False)
-    outside = torch.tensor([[3.0, 1.0, 0.0], [-1.0, 3.0, 2.0], [1.0, 2.0, 0.0], [1.0, 2.0, 1.0]], device=device)  # the last: ω_3 = 0
-    assert urn.log_prob(outside).tolist() == [-math.inf] * 4
-    assert urn.marginal_log_prob(torch.tensor([3.0, -1.0, 1.0], device=device)).tolist() == [-math.inf] * 3
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -572,13 +412,3 @@ def test_mean_is_the_exact_rational_number(sizes: list[int], fractions: list[Fra
     assert_near(urn.mean, expected)
     with mp.workdps(DIGITS):
         assert_near(urn.log_normalizer, log(mpf(whole.numerator) / mpf(whole.denominator)))
-
-
-def test_scipys_failures_are_not_ours(device: torch.device) -> None:
-    # odds at which SciPy aborts the process, returns -inf, or overflows its integers
-    for name in ("scipy-aborts-odds-1e155", "scipy-minus-infinity-odds-1e-6", "scipy-overflows-int32"):
-        urn = by_name(name)
-        distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, device=device))
-        assert bool(torch.isfinite(distribution.log_prob(distribution.mode)))
-        assert distribution.mean.sum().item() == pytest.approx(urn.draws, rel=1e-12)
-        assert bool(distribution.support.check(distribution.sample((5,))).all())

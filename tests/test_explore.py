@@ -19,6 +19,7 @@ from diffurn.cli import app
 from diffurn.explore import numbers, server
 from diffurn.explore.numbers import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS, Question, Setting
 from oracles import outcomes
+from processes import interruptible
 
 Counts = tuple[int, ...]
 Brute = dict[Counts, float]
@@ -259,7 +260,7 @@ def test_the_page_answers_an_impossible_urn_with_a_sentence() -> None:
 def test_an_interrupt_ends_the_server_cleanly() -> None:
     pytest.importorskip("gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
     command = [sys.executable, "-u", "-m", "diffurn", "explore", "--no-open", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with interruptible(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert "http://127.0.0.1:" in process.stdout.readline()
         process.send_signal(signal.SIGINT)

@@ -16,6 +16,8 @@ from urllib.request import Request, urlopen
 
 import pytest
 
+from processes import interruptible
+
 pytest.importorskip("gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
 playwright = pytest.importorskip(
     "playwright.sync_api", reason="driving a browser needs playwright: `make test-explore`", exc_type=ImportError
@@ -37,7 +39,7 @@ QUIET = [
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     command = [sys.executable, "-u", "-m", "diffurn", "explore", "--no-open", "--port", "0"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with interruptible(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
         assert found, process.communicate()[1]

@@ -18,15 +18,12 @@ from statsmodels.discrete.conditional_models import ConditionalLogit
 
 import fit_oracles as oracle
 from diffurn.inference import fit, interactions
+from fit_oracles import assert_close
 
 INF = math.inf
 # UC Berkeley, 1973, departments A to F: applicants and admitted, men and women (Bickel et al. 1975)
 APPLIED = [[825, 108], [560, 25], [325, 593], [417, 375], [191, 393], [373, 341]]
 ADMITTED = [[512, 89], [353, 17], [120, 202], [138, 131], [53, 94], [22, 24]]
-
-
-def assert_close(actual: Any, expected: Any, tolerance: float) -> None:
-    torch.testing.assert_close(torch.as_tensor(actual).cpu(), torch.as_tensor(expected).double(), rtol=0, atol=tolerance, equal_nan=True)
 
 
 def conditional_logit(counts: np.ndarray, sizes: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:

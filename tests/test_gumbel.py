@@ -13,7 +13,7 @@ from scipy import stats
 from torch import Tensor
 
 from diffurn import FisherHypergeometric, GumbelSoftmax
-from urns import URNS, Urn
+from urns import LARGE, URNS, Urn
 
 SIZES, DRAWS = (200, 200, 200), 180
 SEEDS, DRAWS_PER_SEED = 100, 1_000
@@ -137,8 +137,11 @@ def test_hard_counts_never_violate_the_urn(data: st.DataObject) -> None:
     assert torch.isfinite(leaf.grad).all()
 
 
-@pytest.mark.parametrize("temperature", [1.0, 0.1, 0.01])
-@pytest.mark.parametrize("urn", URNS, ids=str)
+# The coldest has most to overflow. Windows are the same for all τ ≤ 1, and on large urns they cost seconds: of those some are enough.
+TEMPERED = [(urn, 0.01) for urn in URNS] + [(urn, warm) for urn in URNS if urn not in LARGE or urn in LARGE[::8] for warm in (0.1, 1.0)]
+
+
+@pytest.mark.parametrize(("urn", "temperature"), TEMPERED, ids=str)
 def test_gradient_is_finite_for_every_urn_of_the_table(urn: Urn, temperature: float, device: torch.device) -> None:
     for conditionals in ("merged", "exact"):
         log_weights = torch.tensor(urn.log_weights, device=device).requires_grad_()

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ import tiny_experiment as tiny
 from diffurn.cli import app
 from diffurn.experiments import harness, records, settings
 from diffurn.experiments.records import RunDirectory, RunError
+from processes import interruptible
 
 SCRIPT = [sys.executable, tiny.__file__, "reproduce", "tiny"]
 ALONE = {**os.environ, "OMP_NUM_THREADS": "1"}
@@ -144,13 +145,9 @@ def test_a_run_killed_again_and_again_ends_with_the_records_of_an_uninterrupted_
     checkpoint = out / "checkpoints" / "steps0.pt"
     finished: dict[str, tuple[bytes, int]] = {}
 
-    def start() -> subprocess.Popen[bytes]:
+    def start() -> AbstractContextManager[subprocess.Popen[bytes]]:
         command = [*SCRIPT, "--out", str(out), "--set", "pause=0.04"]
-        before = signal.signal(signal.SIGINT, signal.default_int_handler)  # tests in the background ignore Ctrl-C, and so would the child
-        try:
-            return subprocess.Popen(command, env=ALONE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
-        finally:
-            signal.signal(signal.SIGINT, before)
+        return interruptible(command, env=ALONE, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
     def interrupt(signal_number: int, sign: Callable[[], object]) -> tuple[int, str]:
         with start() as process:

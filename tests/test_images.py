@@ -1,3 +1,5 @@
+"""Small pictures of classes: their files, their checksums, downloads, and classes that are thinned out."""
+
 from __future__ import annotations
 
 import gzip

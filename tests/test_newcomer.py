@@ -42,6 +42,11 @@ def test_import_brings_nothing_but_the_package_and_the_standard_library() -> Non
     assert not [name for name in loaded if re.match(r"diffurn\.(cli|experiments|explore|models|data)", name)]
 
 
+def test_version_is_printed() -> None:
+    result = runner.invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"diffurn {diffurn.__version__}\n")
+
+
 @pytest.mark.usefixtures("without")
 def test_without_extras_a_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(sys, "argv", ["diffurn", "fit", "counts.csv"])
@@ -107,11 +112,6 @@ def test_a_device_that_nobody_knows_is_refused(name: str) -> None:
 def test_a_device_that_holds_no_numbers_is_refused() -> None:
     with pytest.raises(ValueError, match="the device meta cannot be used"):
         gradients.Options(device="meta")
-
-
-def test_gradients_refuse_a_folder_that_cannot_be_made_before_they_begin(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine", encoding="utf-8")
-    assert f"--out {tmp_path / 'file'}: " in refused("bench", "gradients", "--out", str(tmp_path / "file"))
 
 
 def test_a_missing_engine_is_said_before_a_folder_is_made(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -6,7 +6,6 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 from diffurn.models.pair_vae import Facts, Noise, PairVAE, Posterior, average, divergences, standard_kl
-from diffurn.models.stacked import StackedAdam
 from diffurn.models.views import method_named
 
 SHAPE, LATENTS, PAIRS = (16, 16, 3), 4, 3
@@ -117,35 +116,3 @@ def test_the_profile_has_the_losses_of_fixed_numbers():
 def test_pictures_of_a_wrong_size_are_refused():
     with pytest.raises(ValueError, match="28 × 28"):
         PairVAE([method_named("ada")], [0], (28, 28, 1))
-
-
-def test_stacked_adam_is_torchs_adam_with_a_rate_for_each_model():
-    generator = torch.Generator().manual_seed(0)
-    rates = torch.tensor([1e-2, 1e-3])
-    stacked = torch.nn.Parameter(torch.randn(2, 3, 4, generator=generator))
-    single = [torch.nn.Parameter(own.detach().clone()) for own in stacked]
-    ours, theirs = StackedAdam([stacked], rates), [torch.optim.Adam([own], lr=float(rate)) for own, rate in zip(single, rates, strict=True)]
-    for _ in range(30):
-        x = torch.randn(4, generator=generator)
-        ours.step((stacked @ x).sin().sum())
-        for own, optimizer in zip(single, theirs, strict=True):
-            optimizer.zero_grad()
-            (own @ x).sin().sum().backward()
-            optimizer.step()
-    torch.testing.assert_close(stacked.detach(), torch.stack(list(single)).detach(), rtol=1e-10, atol=1e-12)
-
-
-def test_stacked_adam_takes_gradients_from_copies_and_lets_them_follow():
-    generator = torch.Generator().manual_seed(1)
-    parameter = torch.nn.Parameter(torch.randn(2, 3, 4, generator=generator))
-    single = torch.nn.Parameter(parameter.detach().clone())
-    copy = parameter.detach().bfloat16().requires_grad_()
-    ours, theirs = StackedAdam([parameter], torch.full((2,), 1e-3), copies=[copy]), torch.optim.Adam([single], lr=1e-3)
-    for _ in range(30):
-        loss = (copy.double() * torch.randn(2, 3, 4, generator=generator)).sin().sum()
-        (gradient,) = torch.autograd.grad(loss, copy, retain_graph=True)
-        single.grad = gradient.double()
-        ours.step(loss)
-        theirs.step()
-    torch.testing.assert_close(parameter.detach(), single.detach(), rtol=1e-10, atol=1e-12)
-    assert torch.equal(copy.detach(), parameter.detach().bfloat16())

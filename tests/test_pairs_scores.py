@@ -1,3 +1,5 @@
+"""What latents know of factors: scores of codes made by hand, against scikit-learn and the definitions."""
+
 from __future__ import annotations
 
 import json

@@ -1,7 +1,7 @@
 """Draws: always possible, and of exactly the right law.
 
-Chi-square tests look at single groups and at pairs, in both sampling regimes and both dtypes. They cannot see a bias much below a percent,
-so the laws that the samplers' own tables and acceptance ratios imply are also computed, without chance, and compared with the exact one.
+Chi-square tests look at single groups and at pairs, in both sampling regimes and both dtypes. They cannot see a bias much below a percent:
+test_sampling_laws.py does.
 """
 
 from __future__ import annotations
@@ -19,63 +19,30 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from torch import Tensor
 
-import oracles
 from diffurn import FisherHypergeometric, exact
-from diffurn.exact import TiltedUrn, rejection, sampling
-from diffurn.exact.lookup import Alias
-from diffurn.exact.rejection import draw_by_rejection
-from diffurn.exact.sampling import _table_cells
-from diffurn.exact.tree import Outcomes, Split, Tree
-from goodness import Law, Mass, Yardstick, binomial, chi_square_p_value, tilted_log_odds
-from urns import NEVER, SMALL, URNS, Urn, by_name, support_size
+from diffurn.exact import rejection, sampling
+from diffurn.exact.tree import Tree
+from distributions import assert_possible
+from goodness import Law, Yardstick, chi_square_p_value
+from samplers import (
+    FEW_OUTCOMES,
+    MOST_CELLS,
+    TABLED,
+    by_rejection,
+    by_tree,
+    cells_of,
+    distribution,
+    outcomes_and_probabilities,
+    tilted,
+)
+from urns import NEVER, URNS, Urn, by_name
 
 DRAWS = 100_000
-MOST_CELLS = 1 << 20  # of the tables a test builds
 LARGEST_FLOAT32 = 2**24  # the largest count up to which float32 holds every integer
 
 # The seeds are fixed, so a test that passes always passes. With a fresh seed and a right sampler, this is the probability that any test of
 # this file fails: it is shared out evenly among the CASES (counted where they are listed) and within a case among its p-values.
 FALSE_ALARM = 1e-4
-
-
-def distribution(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64, copies: tuple[int, ...] = ()) -> FisherHypergeometric:
-    log_weights = torch.tensor(urn.log_weights, dtype=dtype, device=device).repeat(*copies, 1)
-    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
-
-
-def tilted(urn: Urn, device: torch.device) -> TiltedUrn:
-    return distribution(urn, device).tilted
-
-
-def cells_of(urn: TiltedUrn) -> float:
-    return _table_cells(urn.log_odds.reshape(1, -1), urn.group_sizes.reshape(1, -1))
-
-
-def by_tree(urn: TiltedUrn, number: int) -> Tensor:
-    return drawn_from(Tree.build(*urn), number, urn.draws.device)
-
-
-def drawn_from(tree: Tree, number: int, device: torch.device) -> Tensor:
-    counts = torch.empty(number, tree.groups, dtype=torch.int64, device=device)
-    tree.fill(counts)
-    return counts
-
-
-def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
-    return draw_by_rejection(*(operand.expand(number, *operand.shape) for operand in urn))
-
-
-def assert_possible(counts: Tensor, urn: Urn) -> None:
-    """Integers, 0 ≤ x ≤ m, Σx = n, and nothing of a group of weight zero."""
-    assert counts.shape[-1] == urn.groups
-    whole = counts.detach().to(torch.int64)
-    assert (whole == counts).all(), "not integers"
-    assert (whole >= 0).all()
-    assert (whole <= torch.tensor(urn.drawable, device=counts.device)).all()
-    assert (whole.sum(-1) == urn.draws).all()
-
-
-TABLED = tuple(urn for urn in URNS if cells_of(tilted(urn, torch.device("cpu"))) <= MOST_CELLS)
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -157,189 +124,6 @@ def test_no_urn_gives_an_impossible_draw(urn: Urn, device: torch.device) -> None
     assert_possible(by_rejection(parameters, 50), urn)
     assert_possible(distribution(urn, device).sample((2,)), urn)
     assert_possible(distribution(urn, device, torch.float32).sample((2,)), urn)
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The law that a sampler's own numbers imply, without chance
-# --------------------------------------------------------------------------------------------------------------------------------
-
-LARGEST_DISTANCE = 1e-10  # in total variation
-FEW_OUTCOMES = tuple(urn for urn in SMALL if support_size(urn) <= 800)
-MEDIUM = (
-    by_name("paper-200x3-odds-10"),
-    Urn("2000x3", (2000, 2000, 2000), 2300, (0.0, 1.3, -0.6)),
-    Urn("20000x3", (20_000, 20_000, 20_000), 23_000, (0.0, 1.3, -0.6)),  # nearly as many cells as the distribution ever builds
-)
-
-
-def conditional_probabilities(split: Split) -> np.ndarray:
-    """P(left = lookup.lowest + column | total = lowest_total + row), as the table at a split has it."""
-    lookup = split.lookup
-    steps = lookup.steps.cpu().numpy().reshape(lookup.rows, lookup.columns) - np.arange(lookup.rows)[:, None]
-    return np.diff(steps, axis=1, prepend=0.0)
-
-
-def splits(node: Split | None, first: int = 0) -> Iterator[tuple[Split, range, range]]:
-    """All splits, the topmost first, with the groups to their left and to their right."""
-    if node is not None:
-        middle = first + leaves(node.left)
-        yield node, range(first, middle), range(middle, middle + leaves(node.right))
-        yield from splits(node.left, first)
-        yield from splits(node.right, middle)
-
-
-def leaves(node: Split | None) -> int:
-    return 1 if node is None else leaves(node.left) + leaves(node.right)
-
-
-def outcomes_and_probabilities(urn: Urn) -> tuple[np.ndarray, np.ndarray]:
-    """From the oracle, to 60 digits."""
-    listed = oracles.enumeration(urn)
-    return np.array(listed.outcomes).reshape(-1, urn.groups), np.array([float(p) for p in listed.probabilities])
-
-
-@pytest.mark.parametrize("urn", FEW_OUTCOMES, ids=str)
-def test_tables_imply_the_enumerated_law(urn: Urn, device: torch.device) -> None:
-    outcomes, exact = outcomes_and_probabilities(urn)
-    implied = np.ones(len(outcomes))
-    for split, left_groups, right_groups in splits(Tree.build(*tilted(urn, device)).root):
-        left = outcomes[:, left_groups].sum(1)
-        row, column = left + outcomes[:, right_groups].sum(1) - split.lowest_total, left - split.lookup.lowest
-        table = conditional_probabilities(split)
-        known = (row >= 0) & (row < table.shape[0]) & (column >= 0) & (column < table.shape[1])
-        implied *= np.where(known, table[np.where(known, row, 0), np.where(known, column, 0)], 0.0)
-    distance = 0.5 * (np.abs(implied - exact).sum() + abs(1 - implied.sum()))  # what is missing went to impossible outcomes
-    assert distance <= LARGEST_DISTANCE
-
-
-def distance_of_tables(urn: Urn, tree: Tree) -> float:
-    """A bound on the total variation: Σ over the splits of E[distance between conditional laws], the totals having their exact law."""
-    groups = [binomial(m, eta) for m, eta in zip(urn.drawable, tilted_log_odds(urn), strict=True)]
-    totals = {range(urn.groups): Mass(urn.draws, np.ones(1))}  # P(total of a node), given n at the root
-    distance = 0.0
-    for split, left_groups, right_groups in splits(tree.root):
-        left, right = (sum((groups[j] for j in chosen), start=Mass(0, np.ones(1))) for chosen in (left_groups, right_groups))
-        node = totals.pop(range(left_groups.start, right_groups.stop))
-        table = conditional_probabilities(split)
-        of_left, of_right = np.zeros(len(left.mass)), np.zeros(len(right.mass))
-        for count, probability in zip(node.counts, node.mass, strict=True):
-            if probability < 1e-25:
-                continue
-            exact = left.mass * right.at(count - left.counts)
-            exact *= probability / exact.sum()
-            of_left += exact
-            right_counts = count - left.counts - right.lowest
-            possible = exact > 0
-            of_right[right_counts[possible]] += exact[possible]
-            row = count - split.lowest_total
-            known = 0 <= row < len(table)
-            implied = probability * Mass(split.lookup.lowest, table[row]).at(left.counts) if known else np.zeros_like(exact)
-            distance += 0.5 * (np.abs(implied - exact).sum() + abs(probability - implied.sum()))
-        totals |= {left_groups: Mass(left.lowest, of_left), right_groups: Mass(right.lowest, of_right)}
-    return float(distance)
-
-
-@pytest.mark.parametrize("urn", [*MEDIUM, *TABLED], ids=str)
-def test_tables_imply_the_exact_conditionals(urn: Urn, device: torch.device) -> None:
-    assert distance_of_tables(urn, Tree.build(*tilted(urn, device))) <= LARGEST_DISTANCE
-
-
-class EveryProposal:
-    """Stands in for chance in the rejection sampler: row i is proposed the i-th of all possible counts.
-
-    The uniform number that decides is `luck` times the acceptance probability, which is written down as is that of the proposal: with luck
-    just below one whatever can be is accepted, just above one nothing is. Rows left over then get anything that ends the loop.
-    """
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, luck: float) -> None:
-        self.luck = luck
-        self.log_masses: list[Tensor] = []  # of the group that decides: of its peak, then of what is left for it
-        original = rejection.binomial_log_pmf
-
-        def recorded(*arguments: Tensor) -> Tensor:
-            self.log_masses.append(original(*arguments))
-            return self.log_masses[-1]
-
-        monkeypatch.setattr(rejection, "binomial_log_pmf", recorded)
-        monkeypatch.setattr(torch, "binomial", self.propose)
-        monkeypatch.setattr(torch, "rand_like", self.decide)
-
-    def decide(self, like: Tensor) -> Tensor:
-        if len(self.log_masses) > 2:
-            return torch.zeros_like(like)
-        log_ratio = self.log_masses[1] - self.log_masses[0]
-        return torch.where(log_ratio > -600.0, log_ratio.exp() * self.luck, 1.0)  # below, exp would underflow
-
-    def propose(self, sizes: Tensor, probabilities: Tensor) -> Tensor:
-        if len(self.log_masses) > 1:
-            return self.proposals[self.log_masses[1].argmax()].expand_as(sizes)
-        self.sizes, self.probabilities = sizes[0].to(torch.int64).tolist(), probabilities[0].tolist()
-        index = np.arange(len(sizes)) % math.prod(size + 1 for size in self.sizes)
-        counts = np.stack(np.unravel_index(index, [size + 1 for size in self.sizes]), 1)
-        self.proposals = torch.tensor(counts, dtype=sizes.dtype, device=sizes.device)
-        return self.proposals
-
-    def proposed_and_accepted(self) -> np.ndarray:
-        """The probability of each row's proposal, times that of its acceptance; rows after the last proposal are repetitions."""
-        different, peak = math.prod(size + 1 for size in self.sizes), self.log_masses[0]
-        accepted = (self.log_masses[1] - peak).clamp(max=0.0).exp().cpu().numpy()  # a ratio above one cannot accept more than always
-        proposed = np.ones(different)
-        for column, size, p in zip(self.proposals[:different].cpu().numpy().T, self.sizes, self.probabilities, strict=True):
-            proposed *= binomial(size, float(special.logit(p))).at(column.astype(np.int64)) if size else 1.0
-        return proposed * accepted[:different]
-
-
-def number_of_proposals(urn: Urn) -> int:
-    """At most, whichever group decides."""
-    return math.prod(m + 1 for m in urn.group_sizes) // (min(urn.group_sizes) + 1)
-
-
-PROPOSABLE = [urn for urn in (*FEW_OUTCOMES, MEDIUM[0]) if urn.groups * number_of_proposals(urn) <= 1 << 18]  # tried in one go
-
-
-@pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
-def test_acceptance_implies_the_exact_law(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """∏ Bin(proposed) · min(1, Bin(left)/Bin(peak)), normalised: wrong if, for one, the peak is not the largest mass."""
-    proposals = EveryProposal(monkeypatch, luck=1 - 1e-9)
-    counts = by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32)).to(torch.int64).cpu().numpy()
-    weights = proposals.proposed_and_accepted()
-    implied: dict[tuple[int, ...], float] = {}
-    for outcome, weight in zip(map(tuple, counts.tolist()), weights / weights.sum(), strict=False):
-        implied[outcome] = implied.get(outcome, 0.0) + weight
-    exact = exact_probabilities(urn, np.array(list(implied)))
-    assert 0.5 * (np.abs(np.array(list(implied.values())) - exact).sum() + abs(1 - exact.sum())) <= LARGEST_DISTANCE
-
-
-@pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
-def test_nothing_is_accepted_more_often(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Than Bin(left)/Bin(peak), which the test above took the acceptance probability to be."""
-    proposals = EveryProposal(monkeypatch, luck=1 + 1e-9)
-    counts = by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32))
-    assert len(proposals.log_masses) > 2, "accepted in the first round"
-    assert (counts == counts[0]).all(), "accepted in the first round"
-
-
-def exact_probabilities(urn: Urn, outcomes: np.ndarray) -> np.ndarray:
-    if urn in FEW_OUTCOMES:
-        return np.exp([float(oracles.enumeration(urn).log_prob(x)) for x in outcomes.tolist()])
-    groups = [binomial(m, eta) for m, eta in zip(urn.drawable, tilted_log_odds(urn), strict=True)]
-    everything = sum(groups, start=Mass(0, np.ones(1)))
-    return np.prod([group.at(x) for group, x in zip(groups, outcomes.T, strict=True)], 0) / everything.at(np.array(urn.draws))
-
-
-@pytest.mark.parametrize("urn", FEW_OUTCOMES, ids=str)
-def test_the_yardstick_is_right(urn: Urn) -> None:
-    """What the chi-square tests below compare with, against the enumeration."""
-    outcomes, exact = outcomes_and_probabilities(urn)
-    law = Law(urn)
-    for j in range(urn.groups):
-        marginal = np.bincount(outcomes[:, j], exact, minlength=urn.group_sizes[j] + 1)
-        assert np.abs(law.marginal(j).at(np.arange(len(marginal))) - marginal).sum() <= 1e-12
-    for i, j in zip(range(urn.groups - 1), range(1, urn.groups), strict=True):
-        parity_i, parity_j = ((law.groups[k].counts % 2).astype(np.int64) for k in (i, j))
-        both_odd = exact[(outcomes[:, i] % 2 == 1) & (outcomes[:, j] % 2 == 1)].sum()
-        if parity_i.any() and parity_j.any():
-            assert abs(law.pair(i, j, parity_i, parity_j)[1, 1] - both_odd) <= 1e-12
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -445,8 +229,8 @@ def test_single_groups_and_pairs_follow_the_law(urn: Urn, way: str, device: torc
 def test_a_thousand_groups_from_tables_follow_the_law(device: torch.device) -> None:
     tree = Tree.build(*tilted(THOUSAND, device))
 
-    def batches() -> Iterator[np.ndarray]:  # all draws at once would take a gigabyte
-        for _ in range(DRAWS // 5000):
+    def batches() -> Iterator[np.ndarray]:  # all draws at once would take hundreds of megabytes
+        for _ in range(8):
             counts = drawn_from(tree, 5000, device)
             assert_possible(counts, THOUSAND)
             yield counts.cpu().numpy()
@@ -520,6 +304,21 @@ def at(values: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 def two_sided(standardised: float) -> float:
     return float(2 * stats.norm.sf(abs(standardised)))
+
+
+@pytest.mark.parametrize("urn", FEW_OUTCOMES, ids=str)
+def test_the_yardstick_is_right(urn: Urn) -> None:
+    """What the chi-square tests compare with, against the enumeration."""
+    outcomes, exact = outcomes_and_probabilities(urn)
+    law = Law(urn)
+    for j in range(urn.groups):
+        marginal = np.bincount(outcomes[:, j], exact, minlength=urn.group_sizes[j] + 1)
+        assert np.abs(law.marginal(j).at(np.arange(len(marginal))) - marginal).sum() <= 1e-12
+    for i, j in zip(range(urn.groups - 1), range(1, urn.groups), strict=True):
+        parity_i, parity_j = ((law.groups[k].counts % 2).astype(np.int64) for k in (i, j))
+        both_odd = exact[(outcomes[:, i] % 2 == 1) & (outcomes[:, j] % 2 == 1)].sum()
+        if parity_i.any() and parity_j.any():
+            assert abs(law.pair(i, j, parity_i, parity_j)[1, 1] - both_odd) <= 1e-12
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -610,72 +409,8 @@ def test_an_impossible_urn_that_was_not_checked_ends_with_an_error_not_a_loop(
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
-# Alias tables: the law they imply, without chance; all outcomes in one table; tables that are kept
+# Tables that are kept
 # --------------------------------------------------------------------------------------------------------------------------------
-
-
-def some_masses(device: torch.device) -> dict[str, Tensor]:
-    """Rows of every kind that a prefix sum may stumble over."""
-    steep = torch.rand(40, 50, device=device) ** 30 * (torch.rand(40, 50, device=device) < 0.7)
-    steep[:, 17] += 1e-3
-    x = torch.linspace(-8.0, 8.0, 1000, device=device)
-    return {
-        "steep": steep,
-        "bells": torch.exp(-0.5 * (x - torch.linspace(-3.0, 3.0, 20, device=device).unsqueeze(-1)) ** 2),
-        "one-column": torch.rand(5, 1, device=device),
-        "equal": torch.ones(3, 8, device=device),
-        "equal-not-a-power-of-two": torch.ones(3, 7, device=device),
-        "halves": torch.tensor([[0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0]], device=device),
-        "sure": torch.eye(9, device=device),
-        "tiny": torch.tensor([[1e-300, 3e-300, 0.0], [1.0, 1e-12, 1e-15]], device=device),
-    }
-
-
-@pytest.mark.parametrize("kind", ["steep", "bells", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"])
-def test_aliases_have_the_law_of_their_masses(kind: str, device: torch.device) -> None:
-    """Counted from the limits, places and choices themselves; what is rare is right in proportion."""
-    mass = some_masses(device)[kind]
-    alias = Alias.build(mass, lowest=3)
-    whole, places = 2**63, alias.places
-    implied = np.zeros(mass.shape)
-    limits, choices = alias.limits.reshape(len(mass), places).tolist(), alias.choices.reshape(len(mass), places, 2).tolist()
-    for row in range(len(mass)):
-        for place in range(places):
-            start, limit, end = place * (whole // places), limits[row][place], (place + 1) * (whole // places)
-            assert start <= limit <= end
-            for column, length in zip(choices[row][place], (limit - start, end - limit), strict=True):
-                implied[row, column - 3] += length / whole
-    exact = (mass / mass.sum(-1, keepdim=True)).cpu().numpy()
-    np.testing.assert_allclose(implied, exact, rtol=1e-11, atol=2.0**-62)
-    steps = alias.steps.reshape(mass.shape).cpu().numpy() - np.arange(len(mass))[:, None]
-    np.testing.assert_allclose(steps, implied.cumsum(-1), atol=1e-12)
-
-
-@pytest.mark.parametrize("end", [0, 2**63 - 1], ids=["no-bits", "all-bits"])
-@pytest.mark.parametrize("kind", ["steep", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"])
-def test_aliases_never_choose_what_has_no_mass(kind: str, end: int, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    mass = some_masses(device)[kind]
-    monkeypatch.setattr(Tensor, "random_", lambda self: self.fill_(end))
-    column = Alias.build(mass).draw(torch.arange(len(mass), device=device))
-    assert (mass.gather(-1, column.unsqueeze(-1)) > 0).all()
-
-
-@pytest.mark.parametrize("urn", [MEDIUM[0], *(urn for urn in TABLED if urn.groups <= 20 and urn.population <= 10**4)], ids=str)
-def test_chains_imply_the_exact_conditionals(urn: Urn, device: torch.device) -> None:
-    assert distance_of_tables(urn, Tree.build(*tilted(urn, device), chain=True)) <= LARGEST_DISTANCE
-
-
-@pytest.mark.parametrize("urn", [urn for urn in PROPOSABLE if urn.groups > 1], ids=str)
-def test_tables_of_all_outcomes_imply_the_exact_law(urn: Urn, device: torch.device) -> None:
-    outcomes = Outcomes.build(*tilted(urn, device), torch.float64)
-    own = (outcomes.lookup.limits % (1 << outcomes.lookup.shift)).double() / 2.0**63
-    shares = torch.stack([own, 1 / outcomes.lookup.places - own], -1).flatten()
-    listed, index = outcomes.counts.unique(dim=0, return_inverse=True)
-    implied = shares.new_zeros(len(listed)).scatter_add(0, index, shares).cpu().numpy()
-    possible = ((listed >= 0) & (listed <= torch.tensor(urn.drawable, device=device))).all(-1).cpu().numpy()
-    assert implied[~possible].sum() == 0.0
-    exact = exact_probabilities(urn, listed[torch.tensor(possible)].to(torch.int64).cpu().numpy())
-    assert 0.5 * (np.abs(implied[possible] - exact).sum() + abs(1 - exact.sum())) <= LARGEST_DISTANCE
 
 
 def test_ten_million_draws_of_few_outcomes_follow_the_law(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -18,14 +18,10 @@ from scipy import stats
 import oracles
 from diffurn import FisherHypergeometric
 from diffurn.exact.tails import gram_rule
+from distributions import fisher
 from urns import NEVER, SMALL, Urn, by_name
 
 FALLEN = mpf(10) ** -22  # where a log-concave tail may be cut, relative to its sum
-
-
-def fisher(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64) -> FisherHypergeometric:
-    sizes, draws = torch.tensor(urn.group_sizes, device=device), torch.tensor(urn.draws, device=device)
-    return FisherHypergeometric(sizes, draws, log_weights=torch.tensor(urn.log_weights, dtype=dtype, device=device))
 
 
 def log_tails_at(urn: Urn, group: int, xs: list[int], device: torch.device) -> list[tuple[float, float]]:

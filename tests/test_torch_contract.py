@@ -1,15 +1,11 @@
-"""The torch contract: shapes, dtypes, transforms, compilation, copies, and what the package may import."""
+"""The torch contract: shapes, dtypes, copies and batches in pieces; transforms and compilation are in test_torch_transforms.py."""
 
 from __future__ import annotations
 
-import ast
 import copy
 import pickle
-import subprocess
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -17,15 +13,10 @@ import pytest
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent, kl_divergence
-from torch.func import hessian, jacfwd, jacrev, vmap
 
 import diffurn
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
-from diffurn.exact import covariance_product
 from diffurn.exact.chunks import in_chunks
-
-# torch itself, on first use of forward mode and of its compiler, calls functions that torch has deprecated
-pytestmark = pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
 
 SIZES, DRAWS, LOG_WEIGHTS, COUNTS = [3, 5, 4], 5, [0.3, -0.7, 0.1], [1.0, 3.0, 1.0]
 
@@ -44,7 +35,8 @@ class Example:
 
 
 EXAMPLES = (Example(FisherHypergeometric),)
-ELSEWHERE = {WalleniusHypergeometric}  # has no mode, entropy, divergence or compiled form; the rest of its contract is in test_wallenius.py
+# It has no mode, entropy, divergence or compiled form; the rest of its contract is in test_wallenius_contract.py.
+ELSEWHERE = {WalleniusHypergeometric}
 every_distribution = pytest.mark.parametrize("example", EXAMPLES, ids=str)
 
 
@@ -290,120 +282,6 @@ def test_draws_follow_torchs_generator(example: Example, device: torch.device) -
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
-# torch.func
-# --------------------------------------------------------------------------------------------------------------------------------
-
-FUNCTIONS: dict[str, Callable[[Any], Tensor]] = {
-    "log_prob": lambda urn: urn.log_prob(torch.tensor(COUNTS, device=urn.draws.device)),
-    "log_normalizer": lambda urn: urn.log_normalizer,
-    "mean": lambda urn: urn.mean,
-    "variance": lambda urn: urn.variance,
-    "covariance_matrix": lambda urn: urn.covariance_matrix,
-    "entropy": lambda urn: urn.entropy(),
-    "marginal_log_prob": lambda urn: urn.marginal_log_prob(torch.tensor(COUNTS, device=urn.draws.device)),
-    "mode": lambda urn: urn.mode,
-}
-SMOOTH = [name for name in FUNCTIONS if name != "mode"]
-
-
-@every_distribution
-@pytest.mark.parametrize("parameter", ["weights", "log_weights"])
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_vmap_over_weights_equals_the_batch(name: str, parameter: str, example: Example, device: torch.device) -> None:
-    values = torch.rand(6, 3, device=device) + 0.2
-
-    def function(values: Tensor) -> Tensor:
-        return FUNCTIONS[name](example.distribution(SIZES, DRAWS, **{parameter: values}))
-
-    assert_same(vmap(function)(values), function(values))
-
-
-@every_distribution
-def test_vmap_over_sizes_draws_weights_and_counts_equals_the_batch(example: Example, device: torch.device) -> None:
-    sizes, draws = torch.tensor([[3, 5, 4], [6, 2, 9]], device=device), torch.tensor([5, 11], device=device)
-    log_weights, counts = torch.randn(2, 3, device=device), torch.tensor([[1.0, 3.0, 1.0], [4.0, 1.0, 6.0]], device=device)
-
-    def function(sizes: Tensor, draws: Tensor, log_weights: Tensor, counts: Tensor) -> Tensor:
-        return example.build(log_weights, sizes, draws).log_prob(counts)
-
-    assert_same(vmap(function)(sizes, draws, log_weights, counts), function(sizes, draws, log_weights, counts))
-
-
-@every_distribution
-@pytest.mark.parametrize("name", SMOOTH)
-def test_jacobians_by_reverse_and_forward_mode_and_by_backward_agree(name: str, example: Example, device: torch.device) -> None:
-    def function(log_weights: Tensor) -> Tensor:
-        return FUNCTIONS[name](example.build(log_weights))
-
-    log_weights = torch.tensor(LOG_WEIGHTS, device=device)
-    reverse, forward = jacrev(function)(log_weights), jacfwd(function)(log_weights)
-    assert_same(reverse, torch.autograd.functional.jacobian(function, log_weights))
-    assert_same(forward, reverse)
-
-
-@every_distribution
-@pytest.mark.parametrize("name", SMOOTH)
-def test_hessians_over_a_batch_equal_those_of_its_rows(name: str, example: Example, device: torch.device) -> None:
-    def function(log_weights: Tensor) -> Tensor:
-        return FUNCTIONS[name](example.build(log_weights))
-
-    log_weights = torch.randn(2, 3, device=device)
-    batched = vmap(hessian(function))(log_weights)
-    assert_same(batched, torch.stack([jacrev(jacrev(function))(row) for row in log_weights]), 1e-10)
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# torch.compile
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-def compiled_functions(example: Example, device: torch.device) -> dict[str, Callable[[Tensor], Tensor]]:
-    """What training steps are made of, each as a function of log-weights."""
-    sizes, counts = torch.tensor(SIZES, device=device), torch.tensor(COUNTS, device=device)
-
-    def product(log_weights: Tensor) -> Tensor:
-        return covariance_product(*example.build(log_weights, sizes).tilted, counts)
-
-    return {
-        "log_prob": lambda log_weights: example.build(log_weights, sizes).log_prob(counts),
-        "mean": lambda log_weights: example.build(log_weights, sizes).mean,
-        "covariance product": product,
-    }
-
-
-def assert_compiles(function: Callable[[Tensor], Tensor], log_weights: Tensor, backend: str) -> None:
-    """In one graph, forward and backward, with the same results; rows beyond the first make every operand vary."""
-    torch.compiler.reset()
-    compiled = torch.compile(function, fullgraph=True, backend=backend)
-    leaf, other = (log_weights.clone().requires_grad_() for _ in range(2))
-    expected, actual = function(leaf), compiled(other)
-    assert_same(actual, expected, 1e-11)
-    upstream = torch.randn(expected.shape, device=expected.device)
-    expected.backward(upstream)
-    actual.backward(upstream)
-    assert_same(other.grad, leaf.grad, 1e-10)
-
-
-# dynamo looks at autograd.Function by making one
-dynamo_makes_functions = pytest.mark.filterwarnings(r"ignore:.*should not be instantiated.*:DeprecationWarning")
-
-
-@every_distribution
-@dynamo_makes_functions
-@pytest.mark.parametrize("name", ["log_prob", "mean", "covariance product"])
-def test_compiles_in_one_graph_forward_and_backward(name: str, example: Example, device: torch.device) -> None:
-    assert_compiles(compiled_functions(example, device)[name], torch.randn(4, 3, device=device), backend="aot_eager")
-
-
-@pytest.mark.slow
-@every_distribution
-@dynamo_makes_functions
-@pytest.mark.parametrize("name", ["log_prob", "mean", "covariance product"])
-def test_compiles_to_machine_code_forward_and_backward(name: str, example: Example, device: torch.device) -> None:
-    assert_compiles(compiled_functions(example, device)[name], torch.randn(4, 3, device=device), backend="inductor")
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
 # Copies
 # --------------------------------------------------------------------------------------------------------------------------------
 
@@ -491,67 +369,3 @@ def test_chunks_are_evaluated_piece_by_piece_in_order(device: torch.device) -> N
     lengths.clear()
     assert torch.equal(in_chunks(function, vectors, scalars, events=(1, 0), work=1), result)
     assert len(lengths) == 1
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# Architecture
-# --------------------------------------------------------------------------------------------------------------------------------
-
-PACKAGE = Path(diffurn.__file__).parent
-
-
-def imports_of(path: Path) -> set[str]:
-    """Absolute names of all modules, and of the names taken from them, that a file imports."""
-    module = ".".join(path.relative_to(PACKAGE.parent).with_suffix("").parts)
-    package = module.removesuffix(".__init__") if path.stem == "__init__" else module.rpartition(".")[0]
-    names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.Import):
-            names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom):
-            above = package.split(".")[: len(package.split(".")) - node.level + 1] if node.level else []
-            base = ".".join([*above, *([node.module] if node.module else [])])
-            names |= {base} | {f"{base}.{alias.name}" for alias in node.names}
-    return names
-
-
-@pytest.mark.parametrize(
-    ("folder", "forbidden"),
-    [
-        ("exact", r"torch.distributions"),
-        ("exact", r"diffurn.fisher"),
-        ("exact", r"diffurn.kl"),
-        ("exact", r"diffurn.constraints"),
-        ("exact", r"diffurn.estimators"),
-        ("estimators", r"diffurn.fisher"),
-        ("estimators", r"diffurn.kl"),
-    ],
-)
-def test_lower_layers_do_not_know_the_upper_ones(folder: str, forbidden: str) -> None:
-    files = sorted((PACKAGE / folder).rglob("*.py"))
-    assert files
-    knowing = {path.name for path in files for name in imports_of(path) if name == forbidden or name.startswith(forbidden + ".")}
-    assert knowing == set()
-
-
-@pytest.mark.parametrize("folder", ["exact", "estimators"])
-def test_lower_layers_do_not_import_the_package_itself(folder: str) -> None:
-    # `from diffurn import …` would reach everything
-    allowed = ("diffurn.exact", "diffurn.estimators")
-    for path in sorted((PACKAGE / folder).rglob("*.py")):
-        ours = {name for name in imports_of(path) if name == "diffurn" or name.startswith("diffurn.")}
-        assert {name for name in ours if not name.startswith(allowed)} == set(), path.name
-
-
-def test_importing_the_library_needs_torch_alone() -> None:
-    code = """
-import sys, torch
-before = set(sys.modules)
-import diffurn
-added = {name.partition(".")[0] for name in set(sys.modules) - before} - set(sys.stdlib_module_names)
-extras = {"matplotlib", "pandas", "rich", "scipy", "sklearn", "typer"} & set(sys.modules)
-print(sorted(added | extras))
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert set(ast.literal_eval(done.stdout)) <= {"diffurn", "torch"}

@@ -1,45 +1,29 @@
-"""Wallenius' law: probabilities against R, SciPy, the urn followed ball by ball and integrals in many digits; gradients; the contract."""
+"""Wallenius' law: probabilities against R, SciPy, the urn followed ball by ball and integrals in many digits; their gradients."""
 
 from __future__ import annotations
 
-import copy
 import math
-import pickle
-import shutil
-import subprocess
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
-from mpmath import mp, mpf
+from mpmath import mp
 from scipy import stats
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
-from torch.func import vmap
 
+import biasedurn
 import wallenius_oracles as oracles
-from diffurn import FisherHypergeometric, WalleniusHypergeometric
-from test_bad_input import BAD_ARGUMENTS, BAD_VALUES, GOOD
+from diffurn import WalleniusHypergeometric
+from distributions import assert_log_probs, wallenius
 from urns import NEVER, Urn
 from wallenius_oracles import LARGE, SMALL, Balls, Recorded, draw_by_draw, recorded
 
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
 every_large_urn = pytest.mark.parametrize("urn", LARGE, ids=str)
-
-
-def wallenius(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64) -> WalleniusHypergeometric:
-    return WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights, dtype=dtype, device=device))
-
-
-def assert_log_probs(ours: Tensor, exact: Iterable[mpf], tolerance: float) -> None:
-    """Each within tolerance·max(1, |log p|); equal infinities agree, NaN never does."""
-    for value, reference in zip(ours.tolist(), exact, strict=True):
-        right = value == reference or abs(mpf(value) - reference) <= tolerance * max(1.0, abs(float(reference)))
-        assert right, (value, mp.nstr(reference, 20))
 
 
 def outcomes_of(urn: Urn, device: torch.device) -> Tensor:
@@ -83,18 +67,9 @@ def test_probabilities_are_right_also_where_biasedurn_gives_zero_or_loses_digits
 
 
 def test_the_record_is_what_biasedurn_says_today() -> None:
-    if shutil.which("Rscript") is None:
-        pytest.skip("Rscript is not installed")
-    script = ["if (!requireNamespace('BiasedUrn', quietly = TRUE)) quit(status = 3)", "library(BiasedUrn)"]
-    script += [f"cat(sprintf('%.17g', {row.call}), '\\n')" for row in RECORDED]
-    command = ["Rscript", "--vanilla", "-"]  # the script is too long for a command line
-    done = subprocess.run(command, input="\n".join(script), capture_output=True, text=True, timeout=60, check=False)
-    if done.returncode == 3:
-        pytest.skip("the R package BiasedUrn is not installed")
-    assert done.returncode == 0, done.stderr
-    for row, line in zip(RECORDED, done.stdout.splitlines(), strict=True):
+    for row, (value,) in zip(RECORDED, biasedurn.evaluate(row.call for row in RECORDED), strict=True):
         if row.relative_error <= oracles.TRUSTED:
-            assert float(line) == pytest.approx(row.value, rel=1e-7), row.call
+            assert value == pytest.approx(row.value, rel=1e-7), row.call
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -324,174 +299,3 @@ def test_a_group_never_drawn_has_finite_gradients_elsewhere(device: torch.device
     without = torch.tensor([0.3, -0.4], device=device, requires_grad=True)
     alone = WalleniusHypergeometric([5, 4], 5, log_weights=without).log_prob(torch.tensor([3, 2], device=device))
     torch.testing.assert_close(gradient[[0, 2]], torch.autograd.grad(alone, without)[0], rtol=1e-10, atol=1e-12)
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The torch contract
-# --------------------------------------------------------------------------------------------------------------------------------
-
-SIZES, DRAWS, COUNTS = [3, 5, 4], 5, [1.0, 3.0, 1.0]
-
-
-def build(log_weights: Any, sizes: Any = SIZES, draws: Any = DRAWS, **others: Any) -> WalleniusHypergeometric:
-    return WalleniusHypergeometric(sizes, draws, log_weights=log_weights, **others)
-
-
-def results(urn: WalleniusHypergeometric) -> dict[str, Tensor]:
-    counts = torch.ones(3, dtype=urn.dtype, device=urn.draws.device)
-    found = {"log_prob": urn.log_prob(torch.tensor(COUNTS, device=urn.draws.device)), "marginal_log_prob": urn.marginal_log_prob(counts)}
-    return found | {"mean": urn.mean, "covariance_matrix": urn.covariance_matrix}
-
-
-def test_arguments_broadcast_and_every_urn_is_what_it_would_be_alone(device: torch.device) -> None:
-    sizes = torch.tensor([[[3, 5, 4]], [[6, 2, 9]]], device=device)
-    draws, log_weights = torch.tensor([[[1]], [[5]], [[9]]], device=device), torch.randn(4, 3, device=device)
-    urn = build(log_weights, sizes, draws)
-    assert (urn.batch_shape, urn.event_shape) == ((3, 2, 4), (3,))
-    counts = urn.sample()
-    log_prob, mean, covariance = urn.log_prob(counts), urn.mean, urn.covariance_matrix
-    assert (log_prob.shape, mean.shape, covariance.shape) == ((3, 2, 4), (3, 2, 4, 3), (3, 2, 4, 3, 3))
-    for i, j, k in ((0, 0, 0), (1, 1, 1), (2, 0, 3), (0, 1, 2)):
-        alone = build(log_weights[k], sizes[j, 0], draws[i, 0, 0])
-        torch.testing.assert_close(log_prob[i, j, k], alone.log_prob(counts[i, j, k]), rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(mean[i, j, k], alone.mean, rtol=1e-12, atol=1e-12)
-        torch.testing.assert_close(covariance[i, j, k], alone.covariance_matrix, rtol=1e-11, atol=1e-12)
-
-
-def test_values_broadcast_against_the_batch(device: torch.device) -> None:
-    urn = build(torch.randn(4, 3, device=device))
-    support = urn.enumerate_support(expand=False)
-    assert support.shape == (len(support), 1, 3)
-    assert urn.log_prob(support).shape == (len(support), 4)
-    torch.testing.assert_close(urn.log_prob(support).exp().sum(0), torch.ones(4, device=device), rtol=1e-11, atol=1e-11)
-
-
-def test_expanding_is_building_with_a_larger_batch(device: torch.device) -> None:
-    urn = build(torch.randn(4, 3, device=device))
-    expanded, before = urn.expand((6, 4)), results(urn)
-    assert isinstance(expanded, WalleniusHypergeometric)
-    assert (expanded.batch_shape, expanded.event_shape) == ((6, 4), (3,))
-    assert expanded.sample((2,)).shape == expanded.rsample((2,)).shape == (2, 6, 4, 3)
-    for name, result in results(expanded).items():
-        torch.testing.assert_close(result, before[name].expand(6, *before[name].shape), rtol=1e-12, atol=1e-12)
-
-
-def test_an_empty_batch_has_empty_results(device: torch.device) -> None:
-    urn = build(torch.zeros(0, 3, device=device))
-    assert urn.mean.shape == (0, 3)
-    assert urn.log_prob(torch.tensor(COUNTS, device=device)).shape == (0,)
-    assert urn.sample((2,)).shape == (2, 0, 3)
-
-
-@pytest.mark.parametrize(("dtype", "parameter"), [(torch.float32, "weights"), (torch.float32, "log_weights"), (torch.float64, "weights")])
-def test_every_result_has_the_dtype_of_the_weights(dtype: torch.dtype, parameter: str, device: torch.device) -> None:
-    values = torch.tensor([0.5, 1.5, 1.0], dtype=dtype, device=device)  # the same number in every dtype
-    urn = WalleniusHypergeometric(SIZES, DRAWS, **{parameter: values})
-    reference = results(WalleniusHypergeometric(SIZES, DRAWS, **{parameter: values.double()}))
-    for name, result in results(urn).items():
-        assert result.dtype == dtype, name
-        torch.testing.assert_close(result, reference[name].to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=1e-12)
-    for counts in (urn.sample((50,)), urn.rsample((50,)), urn.enumerate_support()):
-        assert counts.dtype == dtype
-        assert bool(urn.support.check(counts).all())
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
-def test_tails_and_quantiles_have_the_dtype_of_the_weights(dtype: torch.dtype, device: torch.device) -> None:
-    urn = WalleniusHypergeometric([3, 5], 4, weights=torch.tensor([2.0, 0.5], dtype=dtype, device=device))
-    for name, value in (("cdf", 2.0), ("sf", 2.0), ("log_cdf", 2.0), ("log_sf", 2.0), ("icdf", 0.5)):
-        found = getattr(urn, name)(torch.full((2,), value, dtype=dtype, device=device))
-        assert (found.dtype, found.shape) == (dtype, (2,)), name
-
-
-@pytest.mark.parametrize("learned", [False, True], ids=["constant", "learned"])
-@pytest.mark.parametrize("way", [copy.deepcopy, copy.copy, lambda urn: pickle.loads(pickle.dumps(urn))], ids=["deepcopy", "copy", "pickle"])
-def test_copies_are_equal(way: Callable[[Any], Any], learned: bool, device: torch.device) -> None:
-    urn = build(torch.tensor([0.5, 1.5, 1.0], device=device, requires_grad=learned))
-    mean, twin, counts = urn.mean, way(urn), torch.tensor(COUNTS, device=device)
-    assert type(twin) is WalleniusHypergeometric
-    assert repr(twin) == repr(urn)
-    assert torch.equal(twin.mean, mean)
-    assert torch.equal(twin.log_prob(counts), urn.log_prob(counts))
-
-
-def test_vmap_over_log_weights_equals_the_batch(device: torch.device) -> None:
-    log_weights, counts = torch.randn(6, 3, device=device), torch.tensor(COUNTS, device=device)
-    mapped = vmap(lambda lw: build(lw).log_prob(counts))(log_weights)
-    torch.testing.assert_close(mapped, build(log_weights).log_prob(counts), rtol=1e-12, atol=1e-12)
-
-
-def test_weights_changed_in_place_are_seen(device: torch.device) -> None:
-    log_weights = torch.zeros(3, device=device)
-    urn = build(log_weights)
-    before = urn.mean
-    log_weights.copy_(torch.tensor([3.0, 0.0, -3.0], device=device))
-    assert not torch.allclose(urn.mean, before)
-    torch.testing.assert_close(urn.mean, build(log_weights.clone()).mean)
-
-
-def test_repr_shows_the_shapes_of_what_was_given(device: torch.device) -> None:
-    urn = build(torch.zeros(2, 3, device=device))
-    assert repr(urn) == "WalleniusHypergeometric(group_sizes: (2, 3), draws: (2,), log_weights: (2, 3))"
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# Bad input
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-def message_of(action: Callable[[], Any]) -> str:
-    with pytest.raises(ValueError, match=r"\w") as error:
-        action()
-    return str(error.value)
-
-
-@pytest.mark.parametrize("case", BAD_ARGUMENTS)
-def test_bad_arguments_are_refused_with_the_sentence_of_fishers_urn_for(case: str) -> None:
-    changed = BAD_ARGUMENTS[case][0]
-    arguments = {name: value for name, value in GOOD.items() if name != "weights" or "log_weights" not in changed} | changed
-    assert message_of(lambda: WalleniusHypergeometric(**arguments)) == message_of(lambda: FisherHypergeometric(**arguments))
-
-
-@pytest.mark.parametrize("case", BAD_VALUES)
-def test_bad_values_are_refused_with_the_sentence_of_fishers_urn_for(case: str) -> None:
-    value = torch.tensor(BAD_VALUES[case][0])
-    ours, theirs = WalleniusHypergeometric(**GOOD), FisherHypergeometric(**GOOD)
-    assert message_of(lambda: ours.log_prob(value)) == message_of(lambda: theirs.log_prob(value))
-
-
-@pytest.mark.parametrize("method", ["sample", "rsample"])
-def test_draws_too_large_for_the_dtype_ask_for_float64(method: str, device: torch.device) -> None:
-    urn = WalleniusHypergeometric([10**8, 10**8], 2**24 + 1, weights=torch.ones(2, dtype=torch.float32, device=device))
-    assert "use float64 weights" in message_of(getattr(urn, method))
-
-
-# --------------------------------------------------------------------------------------------------------------------------------
-# The oracles themselves
-# --------------------------------------------------------------------------------------------------------------------------------
-
-
-@every_small_urn
-def test_the_integral_agrees_with_drawing_ball_by_ball(urn: Urn) -> None:
-    balls = Balls.of_urn(urn)
-    law = draw_by_draw(balls)
-    with mp.workdps(60):
-        assert abs(mp.fsum(law.law.values()) - 1) <= mpf(10) ** -50
-        for x in list(law.law)[:: 1 + len(law.law) // 3]:
-            assert abs(oracles.log_prob(balls, x) - law.log_prob(x)) <= mpf(10) ** -38
-
-
-def test_the_integral_agrees_with_its_textbook_form() -> None:
-    """∏ C(m, x) ∫ ∏ (1 - t^{ω/D})^x dt over 0 < t < 1, by another rule in another variable."""
-    sizes, weights, x = (10, 7, 8), (mpf(1), mpf(2), mpf("0.5")), (4, 3, 2)
-    with mp.workdps(40):
-        left = sum(w * (m - a) for w, m, a in zip(weights, sizes, x, strict=True))
-        integral = mp.quad(lambda t: mp.fprod((1 - t ** (w / left)) ** a for w, a in zip(weights, x, strict=True)), [0, 0.5, 1])
-        direct = mp.log(integral * math.prod(math.comb(m, a) for m, a in zip(sizes, x, strict=True)))
-        assert abs(oracles.log_prob(Balls.of(sizes, 9, weights), x) - direct) <= mpf(10) ** -30
-
-
-def test_the_recorded_integrals_can_be_computed_again() -> None:
-    for row in RECORDED[::8]:
-        with mp.workdps(40):
-            assert abs(oracles.log_prob(row.balls, row.counts, digits=30) - row.exact) <= mpf(10) ** -28 * max(1, abs(row.exact))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -236,6 +236,13 @@ SUBSETS = tuple(urn for urn in URNS if set(urn.group_sizes) == {1})
 def by_name(name: str) -> Urn:
     """The urn of that name."""
     return next(urn for urn in URNS if urn.name == name)
+
+
+def disturbed(urn: Urn, scale: float) -> Urn:
+    """The same urn with other log-weights; three steps repeat over the groups, so that equal weights stay few."""
+    steps = (0.83, -0.41, 0.17)
+    log_weights = tuple(lw + scale * steps[j % 3] for j, lw in enumerate(urn.log_weights))
+    return replace(urn, name=f"{urn.name}-disturbed-{scale:g}", log_weights=log_weights)
 
 
 def tilted_means(urn: Urn) -> tuple[np.ndarray, np.ndarray]:

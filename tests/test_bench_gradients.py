@@ -1,4 +1,4 @@
-"""The command line: what it prints and what it leaves behind."""
+"""`diffurn bench gradients`: what it prints, what it leaves behind, and that it finds what is known."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-import diffurn
 from diffurn.cli import app
 from diffurn.experiments import gradients
 
@@ -20,11 +19,6 @@ def two_small_problems(monkeypatch: pytest.MonkeyPatch) -> list[gradients.Proble
     chosen = [gradients.problems()[0], gradients.problems()[3]]
     monkeypatch.setattr(gradients, "problems", lambda: chosen)
     return chosen
-
-
-def test_version_is_printed() -> None:
-    result = runner.invoke(app, ["--version"])
-    assert (result.exit_code, result.output) == (0, f"diffurn {diffurn.__version__}\n")
 
 
 def test_bench_gradients_prints_tables_and_leaves_records_and_figure(two_small_problems: list[gradients.Problem], tmp_path: Path) -> None:
@@ -52,3 +46,10 @@ def test_too_few_draws_are_refused_with_a_reason() -> None:
     result = runner.invoke(app, ["bench", "gradients", "--draws", "3"])
     assert result.exit_code == 2
     assert "--draws" in result.output
+
+
+def test_gradients_refuse_a_folder_that_cannot_be_made_before_they_begin(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("mine", encoding="utf-8")
+    result = runner.invoke(app, ["bench", "gradients", "--out", str(tmp_path / "file")])
+    assert result.exit_code == 2
+    assert f"--out {tmp_path / 'file'}: " in result.stderr

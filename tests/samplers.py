@@ -1,0 +1,48 @@
+"""The samplers of Fisher's law on urns of the table, one by one and as the distribution chooses them."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import oracles
+from diffurn import FisherHypergeometric
+from diffurn.exact import TiltedUrn
+from diffurn.exact.rejection import draw_by_rejection
+from diffurn.exact.sampling import _table_cells
+from diffurn.exact.tree import Tree
+from urns import SMALL, URNS, Urn, support_size
+
+MOST_CELLS = 1 << 20  # of the tables a test builds
+
+
+def distribution(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64, copies: tuple[int, ...] = ()) -> FisherHypergeometric:
+    log_weights = torch.tensor(urn.log_weights, dtype=dtype, device=device).repeat(*copies, 1)
+    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+
+
+def tilted(urn: Urn, device: torch.device) -> TiltedUrn:
+    return distribution(urn, device).tilted
+
+
+def cells_of(urn: TiltedUrn) -> float:
+    return _table_cells(urn.log_odds.reshape(1, -1), urn.group_sizes.reshape(1, -1))
+
+
+def by_tree(urn: TiltedUrn, number: int) -> Tensor:
+    return Tree.build(*urn).draw(number)
+
+
+def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
+    return draw_by_rejection(*(operand.expand(number, *operand.shape) for operand in urn))
+
+
+TABLED = tuple(urn for urn in URNS if cells_of(tilted(urn, torch.device("cpu"))) <= MOST_CELLS)
+FEW_OUTCOMES = tuple(urn for urn in SMALL if support_size(urn) <= 800)
+
+
+def outcomes_and_probabilities(urn: Urn) -> tuple[np.ndarray, np.ndarray]:
+    """From the oracle, to 60 digits."""
+    listed = oracles.enumeration(urn)
+    return np.array(listed.outcomes).reshape(-1, urn.groups), np.array([float(p) for p in listed.probabilities])

@@ -1,0 +1,88 @@
+"""Where clustering starts: released weights, autoencoders trained layer by layer, and mixtures of their latents."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
+from test_vade import ALL, tiny_stack
+
+
+def saved_autoencoder(path: Path, **changed: np.ndarray) -> dict[str, np.ndarray]:
+    sizes = (9, 7, 6, 3)
+    arrays = {}
+    for half, chain in (("encoder", sizes), ("decoder", sizes[::-1])):
+        for number, (a, b) in enumerate(itertools.pairwise(chain), start=1):
+            arrays[f"{half}{number}_W"] = np.random.default_rng(number).normal(size=(a, b)).astype(np.float32)
+            arrays[f"{half}{number}_b"] = np.random.default_rng(number + 9).normal(size=b).astype(np.float32)
+    np.savez(path, **{**arrays, **changed})
+    return arrays
+
+
+def test_released_weights_are_the_matrices_they_were(tmp_path: Path) -> None:
+    arrays = saved_autoencoder(tmp_path / "vade.npz")
+    autoencoder = read_vade_weights(tmp_path / "vade.npz", 9, (7, 6), 3)
+    images = torch.randint(0, 256, (5, 9), dtype=torch.uint8)
+    h = images.numpy() / 255
+    for number in (1, 2):
+        h = np.maximum(h @ arrays[f"encoder{number}_W"] + arrays[f"encoder{number}_b"], 0)
+    z = h @ arrays["encoder3_W"] + arrays["encoder3_b"]
+    np.testing.assert_allclose(autoencoder.latents(images, 0).numpy(), z, rtol=1e-6)
+    h = z
+    for number in (1, 2):
+        h = np.maximum(h @ arrays[f"decoder{number}_W"] + arrays[f"decoder{number}_b"], 0)
+    logits = h @ arrays["decoder3_W"] + arrays["decoder3_b"]
+    np.testing.assert_allclose(autoencoder(images.double().unsqueeze(0) / 255)[0].detach().numpy(), logits, rtol=1e-6, atol=1e-6)
+
+
+def test_released_weights_that_do_not_fit_are_refused(tmp_path: Path) -> None:
+    saved_autoencoder(tmp_path / "wrong.npz", encoder2_W=np.zeros((7, 5), dtype=np.float32))
+    with pytest.raises(ValueError, match="encoder2_W"):
+        read_vade_weights(tmp_path / "wrong.npz", 9, (7, 6), 3)
+    saved_autoencoder(tmp_path / "shallow.npz")
+    with pytest.raises(ValueError, match="encoder4_W"):
+        read_vade_weights(tmp_path / "shallow.npz", 9, (7, 6, 3), 3)
+    with pytest.raises(ValueError, match="cannot be read"):
+        read_vade_weights(tmp_path / "missing.npz", 9, (7, 6), 3)
+
+
+def test_a_stack_starts_where_autoencoder_and_mixture_ended() -> None:
+    autoencoder = Autoencoder(2, 9, (7, 6), 3)
+    for parameter in autoencoder.parameters():
+        torch.nn.init.normal_(parameter)
+    model = tiny_stack(ALL)
+    mixtures = [(torch.randn(4, 3), torch.rand(4, 3) + 0.1) for _ in ALL]
+    rows = [0, 1, 0, 1, 0, 1]
+    start_from(model, autoencoder, rows, mixtures, seeds=[1, 2, 3, 4, 5, 6])
+    images = torch.randint(0, 256, (8, 9), dtype=torch.uint8)
+    x = images.double() / 255
+    mean, log_variance = model.encode(x.expand(6, -1, -1))
+    for s, row in enumerate(rows):
+        torch.testing.assert_close(mean[s], autoencoder.latents(images, row))
+    torch.testing.assert_close(model.log_variances.exp(), torch.stack([variances for _, variances in mixtures]))
+    assert torch.equal(model.log_weights, torch.zeros(6, 4))
+    assert log_variance.std() > 0
+    torch.testing.assert_close(model.expected_shares(), torch.full((6, 4), 0.25))
+
+
+def test_pretraining_learns_to_restore_its_data() -> None:
+    patterns = torch.randint(0, 2, (4, 16), dtype=torch.uint8) * 255
+    images = patterns[torch.arange(200) % 4]
+    items = [torch.arange(200), torch.arange(0, 120)]
+    autoencoder = pretrain(images, items, [0, 1], (12,), 3, layer_epochs=60, joint_epochs=60, batch_size=20, learning_rate=5e-3)
+    restored = autoencoder((images[:4].double() / 255).expand(2, -1, -1)).sigmoid()
+    assert (restored - images[:4].double() / 255).abs().mean() < 0.1
+
+
+def test_mixtures_find_the_groups_of_the_latents() -> None:
+    pytest.importorskip("sklearn")
+    centres = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
+    latents = centres[torch.arange(300) % 3] + 0.5 * torch.randn(300, 2)
+    for means, variances in fit_mixtures([latents, latents], 3, [0, 1], workers=1):
+        assert (torch.cdist(centres, means).min(1).values < 0.3).all()
+        assert ((variances - 0.25).abs() < 0.12).all()

@@ -1,0 +1,131 @@
+"""Urns under torch.func and torch.compile: derivatives of every mode, vectorised and compiled, are those of plain calls."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.func import hessian, jacfwd, jacrev, vmap
+
+from diffurn.exact import covariance_product
+from test_torch_contract import COUNTS, DRAWS, LOG_WEIGHTS, SIZES, Example, assert_same, every_distribution
+
+# torch itself, on first use of forward mode and of its compiler, calls functions that torch has deprecated
+pytestmark = pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# torch.func
+# --------------------------------------------------------------------------------------------------------------------------------
+
+FUNCTIONS: dict[str, Callable[[Any], Tensor]] = {
+    "log_prob": lambda urn: urn.log_prob(torch.tensor(COUNTS, device=urn.draws.device)),
+    "log_normalizer": lambda urn: urn.log_normalizer,
+    "mean": lambda urn: urn.mean,
+    "variance": lambda urn: urn.variance,
+    "covariance_matrix": lambda urn: urn.covariance_matrix,
+    "entropy": lambda urn: urn.entropy(),
+    "marginal_log_prob": lambda urn: urn.marginal_log_prob(torch.tensor(COUNTS, device=urn.draws.device)),
+    "mode": lambda urn: urn.mode,
+}
+SMOOTH = [name for name in FUNCTIONS if name != "mode"]
+
+
+@every_distribution
+@pytest.mark.parametrize("parameter", ["weights", "log_weights"])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_vmap_over_weights_equals_the_batch(name: str, parameter: str, example: Example, device: torch.device) -> None:
+    values = torch.rand(6, 3, device=device) + 0.2
+
+    def function(values: Tensor) -> Tensor:
+        return FUNCTIONS[name](example.distribution(SIZES, DRAWS, **{parameter: values}))
+
+    assert_same(vmap(function)(values), function(values))
+
+
+@every_distribution
+def test_vmap_over_sizes_draws_weights_and_counts_equals_the_batch(example: Example, device: torch.device) -> None:
+    sizes, draws = torch.tensor([[3, 5, 4], [6, 2, 9]], device=device), torch.tensor([5, 11], device=device)
+    log_weights, counts = torch.randn(2, 3, device=device), torch.tensor([[1.0, 3.0, 1.0], [4.0, 1.0, 6.0]], device=device)
+
+    def function(sizes: Tensor, draws: Tensor, log_weights: Tensor, counts: Tensor) -> Tensor:
+        return example.build(log_weights, sizes, draws).log_prob(counts)
+
+    assert_same(vmap(function)(sizes, draws, log_weights, counts), function(sizes, draws, log_weights, counts))
+
+
+@every_distribution
+@pytest.mark.parametrize("name", SMOOTH)
+def test_jacobians_by_reverse_and_forward_mode_and_by_backward_agree(name: str, example: Example, device: torch.device) -> None:
+    def function(log_weights: Tensor) -> Tensor:
+        return FUNCTIONS[name](example.build(log_weights))
+
+    log_weights = torch.tensor(LOG_WEIGHTS, device=device)
+    reverse, forward = jacrev(function)(log_weights), jacfwd(function)(log_weights)
+    assert_same(reverse, torch.autograd.functional.jacobian(function, log_weights))
+    assert_same(forward, reverse)
+
+
+@every_distribution
+@pytest.mark.parametrize("name", SMOOTH)
+def test_hessians_over_a_batch_equal_those_of_its_rows(name: str, example: Example, device: torch.device) -> None:
+    def function(log_weights: Tensor) -> Tensor:
+        return FUNCTIONS[name](example.build(log_weights))
+
+    log_weights = torch.randn(2, 3, device=device)
+    batched = vmap(hessian(function))(log_weights)
+    assert_same(batched, torch.stack([jacrev(jacrev(function))(row) for row in log_weights]), 1e-10)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# torch.compile
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+def compiled_functions(example: Example, device: torch.device) -> dict[str, Callable[[Tensor], Tensor]]:
+    """What training steps are made of, each as a function of log-weights."""
+    sizes, counts = torch.tensor(SIZES, device=device), torch.tensor(COUNTS, device=device)
+
+    def product(log_weights: Tensor) -> Tensor:
+        return covariance_product(*example.build(log_weights, sizes).tilted, counts)
+
+    return {
+        "log_prob": lambda log_weights: example.build(log_weights, sizes).log_prob(counts),
+        "mean": lambda log_weights: example.build(log_weights, sizes).mean,
+        "covariance product": product,
+    }
+
+
+def assert_compiles(function: Callable[[Tensor], Tensor], log_weights: Tensor, backend: str) -> None:
+    """In one graph, forward and backward, with the same results; rows beyond the first make every operand vary."""
+    torch.compiler.reset()
+    compiled = torch.compile(function, fullgraph=True, backend=backend)
+    leaf, other = (log_weights.clone().requires_grad_() for _ in range(2))
+    expected, actual = function(leaf), compiled(other)
+    assert_same(actual, expected, 1e-11)
+    upstream = torch.randn(expected.shape, device=expected.device)
+    expected.backward(upstream)
+    actual.backward(upstream)
+    assert_same(other.grad, leaf.grad, 1e-10)
+
+
+# dynamo looks at autograd.Function by making one
+dynamo_makes_functions = pytest.mark.filterwarnings(r"ignore:.*should not be instantiated.*:DeprecationWarning")
+
+
+@every_distribution
+@dynamo_makes_functions
+@pytest.mark.parametrize("name", ["log_prob", "mean", "covariance product"])
+def test_compiles_in_one_graph_forward_and_backward(name: str, example: Example, device: torch.device) -> None:
+    assert_compiles(compiled_functions(example, device)[name], torch.randn(4, 3, device=device), backend="aot_eager")
+
+
+@pytest.mark.slow
+@every_distribution
+@dynamo_makes_functions
+@pytest.mark.parametrize("name", ["log_prob", "mean", "covariance product"])
+def test_compiles_to_machine_code_forward_and_backward(name: str, example: Example, device: torch.device) -> None:
+    assert_compiles(compiled_functions(example, device)[name], torch.randn(4, 3, device=device), backend="inductor")
