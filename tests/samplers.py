@@ -31,7 +31,13 @@ def cells_of(urn: TiltedUrn) -> float:
 
 
 def by_tree(urn: TiltedUrn, number: int) -> Tensor:
-    return Tree.build(*urn).draw(number)
+    return drawn_from(Tree.build(*urn), number, urn.draws.device)
+
+
+def drawn_from(tree: Tree, number: int, device: torch.device) -> Tensor:
+    counts = torch.empty(number, tree.groups, dtype=torch.int64, device=device)
+    tree.fill(counts)
+    return counts
 
 
 def by_rejection(urn: TiltedUrn, number: int) -> Tensor:

@@ -32,6 +32,7 @@ from samplers import (
     by_tree,
     cells_of,
     distribution,
+    drawn_from,
     outcomes_and_probabilities,
     tilted,
 )
