@@ -191,13 +191,14 @@ def test_networks_in_half_precision_move_as_those_in_full_precision() -> None:
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of inductor's own making
-@pytest.mark.parametrize(("half", "tolerance"), [(False, 1e-6), (True, 2e-2)])
+@pytest.mark.parametrize(("half", "tolerance"), [(False, 1e-4), (True, 0.3)])
 def test_a_compiled_step_is_the_same_step(half: bool, tolerance: float) -> None:
     plain, compiled = small_training(half=half), small_training(compiled=True, half=half)
+    starts = [parameter.clone() for parameter in parameters_of(plain)]
     plain.advance(3)
     compiled.advance(3)
-    for mine, theirs in zip(parameters_of(plain), parameters_of(compiled), strict=True):
-        torch.testing.assert_close(mine, theirs, rtol=tolerance, atol=1e-2 * tolerance)
+    for before, mine, theirs in zip(starts, parameters_of(plain), parameters_of(compiled), strict=True):
+        assert (mine - theirs).norm() <= tolerance * (theirs - before).norm()
 
 
 def test_the_record_holds_every_model_with_its_course(finished: tuple[Path, Any], tiny: Options) -> None:
