@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
+from diffurn.models.mixtures import Mixture
+from diffurn.models.pretraining import Autoencoder, pretrain, read_vade_weights, start_from
 from test_vade import ALL, tiny_stack
 
 
@@ -56,7 +57,7 @@ def test_a_stack_starts_where_autoencoder_and_mixture_ended() -> None:
     for parameter in autoencoder.parameters():
         torch.nn.init.normal_(parameter)
     model = tiny_stack(ALL)
-    mixtures = [(torch.randn(4, 3), torch.rand(4, 3) + 0.1) for _ in ALL]
+    mixtures = [Mixture(torch.randn(4, 3), torch.rand(4, 3) + 0.1) for _ in ALL]
     rows = [0, 1, 0, 1, 0, 1]
     start_from(model, autoencoder, rows, mixtures, seeds=[1, 2, 3, 4, 5, 6])
     images = torch.randint(0, 256, (8, 9), dtype=torch.uint8)
@@ -77,12 +78,3 @@ def test_pretraining_learns_to_restore_its_data() -> None:
     autoencoder = pretrain(images, items, [0, 1], (12,), 3, layer_epochs=60, joint_epochs=60, batch_size=20, learning_rate=5e-3)
     restored = autoencoder((images[:4].double() / 255).expand(2, -1, -1)).sigmoid()
     assert (restored - images[:4].double() / 255).abs().mean() < 0.1
-
-
-def test_mixtures_find_the_groups_of_the_latents() -> None:
-    pytest.importorskip("sklearn")
-    centres = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]])
-    latents = centres[torch.arange(300) % 3] + 0.5 * torch.randn(300, 2)
-    for means, variances in fit_mixtures([latents, latents], 3, [0, 1], workers=1):
-        assert (torch.cdist(centres, means).min(1).values < 0.3).all()
-        assert ((variances - 0.25).abs() < 0.12).all()

@@ -36,7 +36,8 @@ from diffurn.experiments.paper import paper
 from diffurn.experiments.records import rounded
 from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
 from diffurn.experiments.tables import mean_and_deviation, with_deviation
-from diffurn.models.pretraining import Autoencoder, fit_mixtures, pretrain, read_vade_weights, start_from
+from diffurn.models.mixtures import SharedUrn, fit_mixtures
+from diffurn.models.pretraining import Autoencoder, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import prior_named
 from diffurn.models.stacked import Batches
 from diffurn.models.vade import VaDE
@@ -69,6 +70,9 @@ class Options:
         widths: hidden layers of the encoder.
         latent: dimensions of the latent space.
         evaluate_every: epochs between evaluations.
+        mixture_balls: of each cluster in an urn that all items share when the mixture is fitted, per item, more than 1/K (see
+            `diffurn.models.mixtures`); by default they share none, as in VaDE.
+        mixture_starts: of such a fit, the best of which is taken.
         layer_epochs: of our own pretraining, each layer.
         joint_epochs: of our own pretraining, all layers together.
         half: networks compute in bfloat16 (on a GPU).
@@ -97,6 +101,8 @@ class Options:
     widths: tuple[int, ...] = (500, 500, 2000)
     latent: int = 10
     evaluate_every: int = 10
+    mixture_balls: float | None = None
+    mixture_starts: int = 4
     layer_epochs: int = 20
     joint_epochs: int = 100
     half: bool = True
@@ -113,9 +119,17 @@ class Options:
                 raise ValueError(f"versions are shares of the items kept, above 0 and up to 1, not {share}")
         if not 0 < self.annealing <= 1:
             raise ValueError(f"annealing is {self.annealing}, but must be a share of the steps, above 0 and up to 1")
-        for name in ("seeds", "epochs", "batch_size", "evaluate_every", "latent"):
+        if self.mixture_balls is not None and not self.mixture_balls * CLASSES > 1:
+            raise ValueError(
+                f"mixture_balls is {self.mixture_balls}, but must be above {1 / CLASSES:g}, so that there is one for every item"
+            )
+        for name in ("seeds", "epochs", "batch_size", "evaluate_every", "latent", "mixture_starts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
+
+    @property
+    def mixture_urn(self) -> SharedUrn | None:
+        return None if self.mixture_balls is None else SharedUrn(self.mixture_balls, self.mixture_starts)
 
     @classmethod
     def quick(cls) -> Options:
@@ -224,9 +238,10 @@ class Study:
         seeds = range(self.options.seeds)
         autoencoder, rows = self._autoencoder()
         latents = [autoencoder.latents(self.train[self.items], row) for row in rows]
-        workers = min(len(seeds), os.cpu_count() or 1)
+        urn = self.options.mixture_urn
+        workers = min(len(seeds) * (1 if urn is None else urn.starts), os.cpu_count() or 1)
         self.clock.tell(f"fitting {len(seeds)} mixtures with {workers} workers")
-        mixtures = fit_mixtures(latents, CLASSES, [self.options.seed + seed for seed in seeds], workers)
+        mixtures = fit_mixtures(latents, CLASSES, [self.options.seed + seed for seed in seeds], workers, urn)
         place = [member.seed for member in self.members]
         start_from(self._model, autoencoder, [rows[i] for i in place], [mixtures[i] for i in place], [self._seed(seed) for seed in place])
 

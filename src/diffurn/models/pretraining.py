@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, dropout, mse_loss
 
+from diffurn.models.mixtures import Mixture
 from diffurn.models.stacked import Batches, Replayed, glorot_, linear_layers, rectified, stacked_layers
 from diffurn.models.vade import VaDE
 
@@ -170,29 +170,6 @@ def fused_adam(parameters: Sequence[nn.Parameter], learning_rate: float) -> torc
     return torch.optim.Adam(parameters, lr=rate, fused=True, capturable=device.type == "cuda")
 
 
-Mixture = tuple[Tensor, Tensor]
-
-
-def fit_mixture(latents: Tensor, clusters: int, seed: int) -> Mixture:
-    """Means and variances (K, D) of a Gaussian mixture with diagonal covariances, by scikit-learn's EM.
-
-    The start decides which of many optima is found: the same seed may lead elsewhere for latents in another precision.
-    """
-    from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-    mixture = GaussianMixture(clusters, covariance_type="diag", random_state=seed, max_iter=500)
-    mixture.fit(latents.cpu().numpy())
-    return torch.from_numpy(mixture.means_), torch.from_numpy(mixture.covariances_)
-
-
-def fit_mixtures(latents: Sequence[Tensor], clusters: int, seeds: Sequence[int], workers: int) -> list[Mixture]:
-    """`fit_mixture` for several sets of latents, `workers` at a time; each on one core, so that the result depends on the seed alone."""
-    from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(fit_mixture, latents, [clusters] * len(seeds), seeds))
-
-
 @torch.no_grad()
 def start_from(model: VaDE, autoencoder: Autoencoder, rows: Sequence[int], mixtures: Sequence[Mixture], seeds: Sequence[int]) -> None:
     """Sets a whole stack: model s takes autoencoder ``rows[s]`` and ``mixtures[s]``.
@@ -214,7 +191,7 @@ def start_from(model: VaDE, autoencoder: Autoencoder, rows: Sequence[int], mixtu
     means.copy_(chosen(trained_head.weight))
     glorot_(log_variances, seeds)
     head.bias.copy_(nn.functional.pad(chosen(trained_head.bias), (0, model.latent)))
-    model.means.copy_(torch.stack([means for means, _ in mixtures]))
-    model.log_variances.copy_(torch.stack([variances for _, variances in mixtures]).log())
+    model.means.copy_(torch.stack([mixture.means for mixture in mixtures]))
+    model.log_variances.copy_(torch.stack([mixture.variances for mixture in mixtures]).log())
     model.log_weights.zero_()
     model.retilt()
