@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from diffurn import FisherHypergeometric
 from diffurn.experiments.merged import merged_log_prob
-from diffurn.models.priors import Categorical, Hypergeometric, Prior, Uniform, drawn_counts, prior_named
+from diffurn.models.priors import Categorical, Hypergeometric, Prior, Uniform, assignment_log_prob, drawn_counts, prior_named
 from diffurn.models.vade import VaDE
 
 ALL = ["uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean", "hypergeometric-inf", "hypergeometric-soft-merged"]
@@ -43,6 +43,32 @@ def test_the_probabilities_of_all_assignments_sum_to_one(balls: float, condition
     log_weights = torch.tensor([0.3, -1.0, 0.9])
     prior = Hypergeometric(balls, conditionals=conditionals)  # type: ignore[arg-type]
     assert torch.logsumexp(log_prob_of(prior, log_weights, all_assignments(6, 3)), 0).abs() < 1e-12
+
+
+def test_with_fewer_balls_than_samples_what_the_urn_holds_sums_to_one_and_the_rest_goes_on_smoothly() -> None:
+    samples, log_weights = 6, torch.tensor([0.3, -1.0, 0.9])
+    prior, assignments = Hypergeometric(0.5), all_assignments(6, 3)
+    log_prob = log_prob_of(prior, log_weights, assignments)
+    possible = torch.nn.functional.one_hot(assignments, 3).sum(1).amax(1) <= 3
+    assert torch.logsumexp(log_prob[possible], 0).abs() < 1e-12
+    assert log_prob.isfinite().all()
+
+    def slope(x: float) -> Tensor:
+        counts = torch.tensor([x, samples - x - 1, 1.0], requires_grad=True)
+        value = assignment_log_prob(counts, torch.log_softmax(log_weights, -1), torch.zeros(()), 3.0, samples)
+        return torch.autograd.grad(value, counts)[0][0]
+
+    steps = torch.stack([slope(x) for x in (2.999, 3.0, 3.001, 3.002)]).diff()
+    torch.testing.assert_close(steps, torch.full((3,), -1e-3 * math.pi**2 / 6), rtol=2e-3, atol=0)  # -ψ'(1), on both sides
+
+
+def test_an_urn_that_cannot_hold_a_batch_is_refused() -> None:
+    with pytest.raises(ValueError, match="none left"):
+        law_of(Hypergeometric(0.2), torch.zeros(1, 4), 20)
+    with pytest.raises(ValueError, match="above 0"):
+        Hypergeometric(0.0)
+    with pytest.raises(ValueError, match="merged chain"):
+        prior_named("hypergeometric-0.5n-merged")
 
 
 @pytest.mark.parametrize("balls", [1.0, 3.0])
@@ -164,7 +190,7 @@ def test_hard_counts_are_whole_and_add_up_and_soft_ones_add_up() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["binomial", "uniform-2n", "hypergeometric-0.5n", "hypergeometric-many", "hypergeometric-pi-mean", "hypergeometric-expected-merged"],
+    ["binomial", "uniform-2n", "hypergeometric-0n", "hypergeometric-many", "hypergeometric-pi-mean", "hypergeometric-expected-merged"],
 )
 def test_a_prior_nobody_knows_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=r"prior|balls|expected"):

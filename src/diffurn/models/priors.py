@@ -35,6 +35,9 @@ Shares = Literal["pi", "mean"]
 Counts = Literal["hard", "soft", "expected"]
 Conditionals = Literal["exact", "merged"]
 
+# -ψ(1) and ψ'(1): slope and curvature of log 1/(m - x)! at x = m.
+_EULER, _TRIGAMMA = 0.5772156649015329, math.pi**2 / 6
+
 
 class Law(Protocol):
     """A prior with its weights set, for a stack of models."""
@@ -106,7 +109,8 @@ class Hypergeometric:
     """The samples of a batch of n share an urn with m balls of each cluster and learned odds π.
 
     Args:
-        balls: m / n ≥ 1; at infinity the samples are independent again, with probabilities π.
+        balls: m / n. At infinity the samples are independent again, with probabilities π; below 1 a cluster cannot hold a whole batch, and
+            what it cannot hold is not impossible but very expensive, see `assignment_log_prob`.
         shares: what Bayes' rule for q(c|x) takes for the probability of a cluster: "pi", the paper's equation, or "mean", the urn's mean
             divided by n, which is the probability that a sample of the batch belongs to the cluster (without a gradient).
         counts: of which assignments the prior is taken: "hard" straight-through Gumbel-Softmax draws, as in the paper, the same "soft",
@@ -122,8 +126,10 @@ class Hypergeometric:
     learned: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        if not self.balls >= 1:
-            raise ValueError(f"balls is {self.balls}, but an urn needs at least one ball of each cluster per sample: 1 or more")
+        if not self.balls > 0:
+            raise ValueError(f"balls is {self.balls}, but must be a number of balls of each cluster per sample, above 0")
+        if self.balls < 1 and self.conditionals == "merged":
+            raise ValueError("the merged chain needs a ball of each cluster for every sample: balls of 1 or more")
         if self.counts == "expected" and self.conditionals == "merged":
             raise ValueError("expected counts are for the exact law: the merged chain takes drawn ones, hard or soft")
 
@@ -150,6 +156,8 @@ class _Urn:
         self._prior, self._samples, self._size = prior, samples, prior.group_size(samples)
         self._dtype = log_weights.dtype
         self._log_pi = torch.log_softmax(log_weights.double(), -1)
+        if self._size * log_weights.shape[-1] < samples:
+            raise ValueError(f"an urn of {log_weights.shape[-1]} × {self._size:g} balls has none left for the last of {samples} samples")
         if math.isinf(self._size):  # of falling factorials only powers of m are left, which cancel
             self._log_normalizer, self._mean = torch.zeros_like(self._log_pi[..., 0]), samples * self._log_pi.exp()
         else:
@@ -184,13 +192,14 @@ class _Urn:
         """E log p(x) - log p(E x) to second order: the Hessian in the counts is diagonal, as are the independent draws from q."""
         if math.isinf(self._size):
             return torch.zeros_like(q[..., 0, 0])
-        return -0.5 * (torch.polygamma(1, self._size - q.sum(-2) + 1) * (q * (1 - q)).sum(-2)).sum(-1)
+        room = (self._size - q.sum(-2)).clamp(min=0)
+        return -0.5 * (torch.polygamma(1, room + 1) * (q * (1 - q)).sum(-2)).sum(-1)
 
 
 def prior_named(name: str) -> Prior:
     """The prior a name stands for: ``uniform``, ``categorical``, or ``hypergeometric`` with details behind dashes, in any order.
 
-    Details are m as ``1n``, ``2n``, ``10n`` or ``inf``, how π enters q(c|x) (``pi``, ``mean``), the counts (``hard``, ``soft``,
+    Details are m as ``0.2n``, ``1n``, ``10n`` or ``inf``, how π enters q(c|x) (``pi``, ``mean``), the counts (``hard``, ``soft``,
     ``expected``) and the law (``exact``, ``merged``).
 
     Example:
@@ -216,7 +225,7 @@ def _balls(name: str, detail: str) -> float:
     try:
         return math.inf if detail == "inf" else float(detail.removesuffix("n")) if detail.endswith("n") else float("nan")
     except ValueError:
-        raise ValueError(f"the prior {name!r} has a detail {detail!r}: known are 1n, 2n, …, inf, pi, mean, hard, soft, ...") from None
+        raise ValueError(f"the prior {name!r} has a detail {detail!r}: known are 0.2n, 1n, 2n, …, inf, pi, mean, hard, soft, ...") from None
 
 
 def drawn_counts(log_q: Tensor, gumbel: Tensor, temperature: Tensor, hard: bool) -> Tensor:
@@ -243,8 +252,14 @@ def log_normalizer_and_mean(log_pi: Tensor, size: float, samples: int, tilt: Ten
 
 
 def assignment_log_prob(counts: Tensor, log_pi: Tensor, log_normalizer: Tensor, size: float, samples: int) -> Tensor:
-    """log p(c|π) of any assignments with these counts, real numbers that sum to `samples`, by Fisher's law."""
-    arrangements = math.lgamma(size + 1) - torch.lgamma(size - counts + 1)  # m! / (m - x)!
+    """log p(c|π) of any assignments with these counts, real numbers that sum to `samples`, by Fisher's law.
+
+    A batch may have more of a cluster than there are balls, x_k > m. Its probability is zero; for the sake of a gradient log 1/(m - x)!
+    goes on as the parabola that it touches at m.
+    """
+    excess = torch.where(counts > size, counts - size, 0.0)
+    inside = math.lgamma(size + 1) - torch.lgamma(size - counts.clamp(max=size) + 1)  # m! / (m - x)!
+    arrangements = inside + excess * (-_EULER - 0.5 * _TRIGAMMA * excess)
     return (arrangements + counts * log_pi).sum(-1) - log_normalizer - math.lgamma(samples + 1)
 
 
