@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -225,6 +226,27 @@ def test_a_damaged_record_is_made_again(uninterrupted: Path) -> None:
     tiny.run(tiny.Options(), uninterrupted)
     assert files(uninterrupted) == before
     assert [len(attempts(uninterrupted, unit)) for unit in ("fast0", "fast1", "steps0")] == [1, 2, 1]
+
+
+def test_the_seconds_of_a_unit_are_those_of_all_its_attempts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr("diffurn.experiments.workspace.time", SimpleNamespace(perf_counter=lambda: now[0]))
+
+    def stops_twice(options: tiny.Options, unit: str, workspace: harness.Workspace) -> dict[str, Any]:
+        stops = (workspace.load_checkpoint() or {"stops": 0})["stops"]
+        now[0] += 10
+        if stops < 2:
+            workspace.save_checkpoint({"stops": stops + 1})
+            raise RunError("the time is used up")
+        return {"value": 1.0}
+
+    monkeypatch.setattr(tiny, "units", lambda options: ["one"])
+    monkeypatch.setattr(tiny, "run_unit", stops_twice)
+    for _ in range(2):
+        with pytest.raises(RunError, match="used up"):
+            tiny.run(tiny.Options(), tmp_path)
+    tiny.run(tiny.Options(), tmp_path)
+    assert RunDirectory(tmp_path).timings() == {"one": 30.0}
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 import importlib
 import re
 import socket
-import time
 from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
@@ -53,10 +52,9 @@ class Job:
 
     def __call__(self) -> Outcome:
         experiment = importlib.import_module(self.experiment)
-        start = time.perf_counter()
         with same_everywhere(), closing(Workspace(self.run, self.unit, torch.device(self.device))) as workspace:
             record = experiment.run_unit(self.options, self.unit, workspace)
-        return Outcome(self.unit, as_plain_json(record, f"the record of unit {self.unit}"), time.perf_counter() - start)
+        return Outcome(self.unit, as_plain_json(record, f"the record of unit {self.unit}"), workspace.seconds)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ A run directory belongs to one experiment with one set of options::
     options.json        experiment, options and units; a run with others is refused
     environment.json    versions, device and commit, of every start
     records/<unit>.json what a unit found; written once, whole, and never run again
-    timings.json        seconds a unit; kept apart, so that records do not depend on when they were made
+    timings.json        seconds a unit, of all attempts; kept apart, so that records do not depend on when they were made
     logs/<unit>/        scalars for TensorBoard        files/<unit>/    files of the unit's own
     checkpoints/<unit>.pt   where a unit goes on       tables.json, figures/*.png   written once all units are finished
 

@@ -191,7 +191,7 @@ class RunDirectory:
         return {unit: record for unit, record in found.items() if record is not None}
 
     def timings(self) -> dict[str, float]:
-        """Seconds that each finished unit took, in its last attempt where it took several."""
+        """Seconds that each finished unit took, with those of earlier attempts that it went on from."""
         path = self.path / "timings.json"
         return dict(read_json(path)["seconds"]) if path.exists() else {}
 

@@ -19,7 +19,8 @@ class Workspace:
     """A unit's own place in the run directory.
 
     A unit that was interrupted starts again from its last checkpoint, and its log with it: the checkpoint carries everything logged so
-    far and the state of torch's generators, so the log holds every step once and the draws go on where they stopped.
+    far and the state of torch's generators, so the log holds every step once and the draws go on where they stopped. It carries the time
+    they took as well.
 
     Args:
         run: the run directory.
@@ -35,6 +36,7 @@ class Workspace:
         self._checkpoint = run / "checkpoints" / f"{unit}.pt"
         self._logged: list[Logged] = []
         self._writer: Any = None
+        self._started, self._seconds_before = time.perf_counter(), 0.0
         shutil.rmtree(self._log, ignore_errors=True)  # what an interrupted attempt logged comes back with its checkpoint, or is void
 
     @property
@@ -42,6 +44,11 @@ class Workspace:
         """For files of the unit's own; made when first asked for."""
         self._directory.mkdir(parents=True, exist_ok=True)
         return self._directory
+
+    @property
+    def seconds(self) -> float:
+        """Spent on the unit so far, in earlier attempts up to their last checkpoint and in this one."""
+        return self._seconds_before + time.perf_counter() - self._started
 
     def scalars(self, step: int, **values: Any) -> None:
         """Logs numbers for TensorBoard: ``workspace.scalars(step, loss=loss, accuracy=0.9)``."""
@@ -55,7 +62,7 @@ class Workspace:
         if self.device.type == "cuda":
             generators["cuda"] = torch.cuda.get_rng_state(self.device)
         content = io.BytesIO()
-        torch.save({"state": state, "generators": generators, "logged": self._logged}, content)
+        torch.save({"state": state, "generators": generators, "logged": self._logged, "seconds": self.seconds}, content)
         write_atomically(self._checkpoint, content.getvalue())
 
     def load_checkpoint(self) -> dict[str, Any] | None:
@@ -72,6 +79,7 @@ class Workspace:
         self.close()
         shutil.rmtree(self._log, ignore_errors=True)
         self._logged = saved["logged"]
+        self._seconds_before = saved.get("seconds", 0.0)  # checkpoints of earlier versions carry none
         self._write(self._logged)
         state: dict[str, Any] = saved["state"]
         return state
