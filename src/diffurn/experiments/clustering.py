@@ -231,7 +231,7 @@ class Study:
 
     @property
     def _model(self) -> VaDE:
-        return self.training.vade
+        return self.training.model
 
     def _initialise(self) -> None:
         """Autoencoders and mixtures, one mixture for every seed."""

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.func import functional_call
 
 from diffurn.estimators import ExponentialAnnealing
@@ -51,45 +49,28 @@ class Training(StackTraining):
         half: whether the networks compute in bfloat16; parameters and their updates stay as they are.
     """
 
+    model: VaDE
+
     def __init__(
         self, model: VaDE, images: Tensor, batches: Batches, schedule: Schedule, compiled: bool = False, half: bool = False
     ) -> None:
-        super().__init__(model, len(model.means), 1, images.device)
-        self.images, self.batches, self.schedule = images, batches, schedule
-        self.temperature = torch.ones((), device=images.device)
-        self.vade = model
         self._copies = half_copies(model) if half else {}
         names, parameters = zip(*model.named_parameters(), strict=True)
         rates = torch.full((len(model.means),), schedule.learning_rate, device=images.device)
-        self.optimizer = StackedAdam(parameters, rates, compiled, [self._copies.get(name) for name in names])
-        self._losses = torch.compile(self._losses_of, fullgraph=True, dynamic=False) if compiled else self._losses_of
+        optimizer = StackedAdam(parameters, rates, compiled, [self._copies.get(name) for name in names])
+        super().__init__(model, batches, optimizer, measures=1, compiled=compiled)
+        self.images, self.schedule = images, schedule
+        self.temperature = torch.ones((), device=images.device)
 
-    def _losses_of(self, numbers: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
-        elbo: Tensor = functional_call(self.vade, self._copies, (as_pixels(self.images[numbers]), normal, gumbel, self.temperature))
-        return -elbo
+    def _measures(self, own: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
+        elbo: Tensor = functional_call(self.model, self._copies, (as_pixels(self.images[own]), normal, gumbel, self.temperature))
+        return -elbo.unsqueeze(-1)
 
-    def _train_step(self) -> None:
-        loss = self._losses(*self.batches.next())
-        self.optimizer.step(torch.where(self.active, loss, 0.0).sum())
-        self.sums += loss.detach().unsqueeze(-1)
-
-    def _prepare(self, steps: int) -> None:
-        self.batches.refill(steps)
-        self.vade.retilt()
+    def _follow_schedules(self) -> None:
+        self.model.retilt()
         self.temperature.fill_(self.schedule.temperature(self.step))
         self.optimizer.rates.fill_(self.schedule.rate(self.step))
         self.optimizer.renew_copies()
-
-    def _moments(self, parameter: nn.Parameter) -> Sequence[Tensor]:
-        return self.optimizer.moments(parameter)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "optimizer": self.optimizer.state(), "batches": self.batches.state()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        super().load_state(state)
-        self.optimizer.load_state(state["optimizer"])
-        self.batches.load_state(state["batches"])
 
 
 @torch.no_grad()

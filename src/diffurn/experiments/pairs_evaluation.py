@@ -79,7 +79,7 @@ def _batches(training: PairTraining, draws: Draws, size: int) -> Iterator[_Batch
 @torch.no_grad()
 def evaluate(training: PairTraining, draws: Draws, chunk: int = 256) -> Findings:
     """Everything about the models but their pictures."""
-    model, models = training.pair_vae, len(training.temperature)
+    model, models = training.model, len(training.temperature)
     losses, profiles, costs = [], [], []
     rows: list[tuple[np.ndarray, ...]] = []
     for batch in _batches(training, draws, chunk):
@@ -113,7 +113,7 @@ def _final(losses: list[float], active: int, profile: list[float], independent: 
 @torch.no_grad()
 def pictures_of(training: PairTraining, draws: Draws, models: Sequence[int]) -> dict[int, dict[str, str]]:
     """Pairs with their reconstructions from the posterior means, and what each latent does to the first picture: of some models."""
-    model = training.pair_vae
+    model = training.model
     batch = next(_batches(training, draws, PICTURED_PAIRS))
     own = model.posterior(batch.pictures)
     independent = model.independent(own, batch.draws.gumbel, facts_of(batch.pairs), training.temperature)

@@ -4,31 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from diffurn.data.factors import FactorImages
 from diffurn.data.pairs import Pairs, Sampler, draw_pairs, uniforms_per_pair
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments.stack_training import BLOCK, StackTraining
 from diffurn.models.pair_vae import Facts, Losses, Noise, PairVAE
-from diffurn.models.stacked import StackedAdam, to_gumbel_
+from diffurn.models.stacked import Blocks, StackedAdam
 
 
 class Draws(NamedTuple):
-    """The randomness of some steps or pairs of every model: uniforms for the pairs, normals and Gumbel variates for the latents."""
+    """The randomness of some pairs of every model: uniforms for the pairs, normals and Gumbel variates for the latents."""
 
-    uniforms: Tensor  # (S, …, B, ·)
-    normal: Tensor  # (S, …, 2, B, d)
-    gumbel: Tensor  # (S, …, B, d + 1)
+    uniforms: Tensor  # (S, B, ·)
+    normal: Tensor  # (S, 2, B, d)
+    gumbel: Tensor  # (S, B, d + 1)
 
 
-class PairDraws:
-    """Randomness for training, block by block, each model from a generator of its own on the device.
-
-    A model's draws depend on its seed and the lengths of the blocks alone, not on the models beside it.
+class PairDraws(Blocks):
+    """Randomness for training: uniforms for the pairs, and noise for their latents.
 
     Args:
         seeds: one a model; equal seeds give equal draws.
@@ -40,40 +38,14 @@ class PairDraws:
     """
 
     def __init__(self, seeds: Sequence[int], batch_size: int, factors: int, latent: int, device: torch.device, block: int = BLOCK) -> None:
-        models = len(seeds)
-        self._block = block
-        self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
-        self._buffers = Draws(
-            torch.zeros(models, block, batch_size, uniforms_per_pair(factors), device=device),
-            torch.zeros(models, block, 2, batch_size, latent, device=device),
-            torch.zeros(models, block, batch_size, latent + 1, device=device),
-        )
-        self.position = torch.zeros(1, dtype=torch.int64, device=device)
+        def numbers(*shape: int) -> Tensor:
+            return torch.zeros(len(seeds), block, *shape, device=device)
 
-    def refill(self, steps: int) -> None:
-        """Prepares the next `steps` steps of every model, from position 0 on."""
-        if not 0 < steps <= self._block:
-            raise ValueError(f"a block has 1 to {self._block} steps, not {steps}")
-        for model, generator in enumerate(self._generators):
-            self._buffers.uniforms[model, :steps].uniform_(generator=generator)
-            self._buffers.normal[model, :steps].normal_(generator=generator)
-            self._buffers.gumbel[model, :steps].uniform_(generator=generator)
-        to_gumbel_(self._buffers.gumbel[:, :steps])
-        self.position.zero_()
+        uniforms = numbers(batch_size, uniforms_per_pair(factors))
+        super().__init__(seeds, uniforms, numbers(2, batch_size, latent), numbers(batch_size, latent + 1))
 
-    def next(self) -> Draws:
-        """Those of the next step, without a word to the host."""
-        now = Draws(*(buffer.index_select(1, self.position).squeeze(1) for buffer in self._buffers))
-        self.position.add_(1)
-        return now
-
-    def state(self) -> list[Tensor]:
-        """For a checkpoint between two blocks."""
-        return [generator.get_state() for generator in self._generators]
-
-    def load_state(self, state: Sequence[Tensor]) -> None:
-        for generator, saved in zip(self._generators, state, strict=True):
-            generator.set_state(saved.cpu())
+    def _fill_own(self, model: int, steps: int, generator: torch.Generator) -> None:
+        self.own[model, :steps].uniform_(generator=generator)
 
 
 @dataclass(eq=False)
@@ -126,6 +98,8 @@ class PairTraining(StackTraining):
         compiled: whether ``torch.compile`` fuses the many small operations of a step.
     """
 
+    model: PairVAE
+
     def __init__(
         self,
         model: PairVAE,
@@ -135,33 +109,15 @@ class PairTraining(StackTraining):
         annealings: Sequence[ExponentialAnnealing],
         compiled: bool = False,
     ) -> None:
-        super().__init__(model, len(rates), len(Losses._fields), rates.device)
-        self.pair_vae, self.source, self.draws, self.annealings = model, source, draws, annealings
+        optimizer = StackedAdam(list(model.parameters()), rates, compiled)
+        super().__init__(model, draws, optimizer, len(Losses._fields), compiled)
+        self.source, self.annealings = source, annealings
         self.temperature = torch.ones_like(rates)
-        self.optimizer = StackedAdam(list(model.parameters()), rates, compiled)
-        self._losses = torch.compile(self._losses_of, fullgraph=True, dynamic=False) if compiled else self._losses_of
 
-    def _losses_of(self, draws: Draws, temperature: Tensor) -> Tensor:
-        pairs = self.source.pairs(draws.uniforms)
-        losses = self.pair_vae.losses(self.source.pictures(pairs), Noise(draws.normal, draws.gumbel), facts_of(pairs), temperature)
+    def _measures(self, own: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
+        pairs = self.source.pairs(own)
+        losses = self.model.losses(self.source.pictures(pairs), Noise(normal, gumbel), facts_of(pairs), self.temperature)
         return torch.stack(losses, -1)
 
-    def _train_step(self) -> None:
-        measures = self._losses(self.draws.next(), self.temperature)
-        self.optimizer.step(torch.where(self.active, measures[:, 0], 0.0).sum())
-        self.sums += measures.detach()
-
-    def _prepare(self, steps: int) -> None:
-        self.draws.refill(steps)
+    def _follow_schedules(self) -> None:
         self.temperature.copy_(torch.tensor([annealing(self.step) for annealing in self.annealings]))
-
-    def _moments(self, parameter: nn.Parameter) -> Sequence[Tensor]:
-        return self.optimizer.moments(parameter)
-
-    def state(self) -> dict[str, Any]:
-        return {**super().state(), "optimizer": self.optimizer.state(), "draws": self.draws.state()}
-
-    def load_state(self, state: dict[str, Any]) -> None:
-        super().load_state(state)
-        self.optimizer.load_state(state["optimizer"])
-        self.draws.load_state(state["draws"])

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from diffurn.experiments.records import RunError
-from diffurn.models.stacked import Replayed
+from diffurn.models.stacked import Blocks, Replayed, StackedAdam
 
 # Steps between two looks at the clock, at the schedules and for models that broke down.
 BLOCK = 128
@@ -25,40 +25,45 @@ class StackTraining:
     """The state of a stack in training.
 
     A model whose measures or parameters are no longer finite is stopped: its parameters and moments become zero and its loss is left out,
-    so that nothing moves it again. The models beside it do not notice. So it is with a model that has had all its steps, whose parameters
-    are left alone: they still drift by what momentum is left, which concerns nobody once its results are taken.
+    so that nothing moves it again. The models beside it do not notice.
 
     Args:
         model: the stack, on its device; every parameter has a leading dimension of models.
-        models: how many there are.
+        batches: what every step draws.
+        optimizer: of the model's parameters.
         measures: how many numbers a step yields for each model.
-        device: where it computes.
+        compiled: whether ``torch.compile`` fuses the many small operations of a step.
     """
 
-    def __init__(self, model: nn.Module, models: int, measures: int, device: torch.device) -> None:
-        self.model = model
+    def __init__(self, model: nn.Module, batches: Blocks, optimizer: StackedAdam, measures: int, compiled: bool) -> None:
+        self.model, self.batches, self.optimizer = model, batches, optimizer
+        models, device = len(optimizer.rates), optimizer.rates.device
         self.active = torch.ones(models, dtype=torch.bool, device=device)
         self.sums = torch.zeros(models, measures, device=device)
         self.step = 0
         self._summed = 0
+        self._measured = torch.compile(self._measures, fullgraph=True, dynamic=False) if compiled else self._measures
         self._replayed = Replayed(self._train_step, device)
 
+    def _measures(self, own: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
+        """Of every model from its draws, (S, measures), the loss first."""
+        raise NotImplementedError
+
+    def _follow_schedules(self) -> None:
+        """Brings temperatures and the like up to date, before a block of steps."""
+        raise NotImplementedError
+
     def _train_step(self) -> None:
-        """One step of every model, on tensors that stay in place and without a word to the host; adds its measures to `sums`."""
-        raise NotImplementedError
-
-    def _prepare(self, steps: int) -> None:
-        """Batches and schedules for the next `steps` steps."""
-        raise NotImplementedError
-
-    def _moments(self, parameter: nn.Parameter) -> Sequence[Tensor]:
-        """What the optimizer remembers of a parameter."""
-        raise NotImplementedError
+        """One step of every model, on tensors that stay in place and without a word to the host."""
+        measures = self._measured(*self.batches.next())
+        self.optimizer.step(torch.where(self.active, measures[:, 0], 0.0).sum())
+        self.sums += measures.detach()
 
     def advance(self, goal: int) -> list[int]:
         """Trains up to step `goal`, at most a block away; returns the models that broke down on the way."""
         steps = goal - self.step
-        self._prepare(steps)
+        self.batches.refill(steps)
+        self._follow_schedules()
         self._replayed.run(steps)
         self.step, self._summed = goal, self._summed + steps
         return self._stop_broken()
@@ -75,24 +80,23 @@ class StackTraining:
         for parameter in self.model.parameters():
             finite &= parameter.detach().flatten(1).sum(1).isfinite()
         broken: list[int] = (self.active & ~finite).nonzero().squeeze(1).tolist()
-        self.stop(broken)
         with torch.no_grad():
             for model in broken:
+                self.active[model] = False
                 self.sums[model].zero_()
                 for parameter in self.model.parameters():
-                    for values in (parameter, *self._moments(parameter)):
+                    for values in (parameter, *self.optimizer.moments(parameter)):
                         values[model].zero_()
         return broken
 
-    def stop(self, models: Sequence[int]) -> None:
-        for model in models:
-            self.active[model] = False
-
     def state(self) -> dict[str, Any]:
-        return {"model": self.model.state_dict(), "active": self.active, "sums": self.sums, "summed": self._summed, "step": self.step}
+        parts = {"model": self.model.state_dict(), "batches": self.batches.state(), "optimizer": self.optimizer.state()}
+        return {**parts, "active": self.active, "sums": self.sums, "summed": self._summed, "step": self.step}
 
     def load_state(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
+        self.batches.load_state(state["batches"])
+        self.optimizer.load_state(state["optimizer"])
         self.active.copy_(state["active"])
         self.sums.copy_(state["sums"])
         self.step, self._summed = state["step"], state["summed"]

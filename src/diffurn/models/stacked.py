@@ -203,11 +203,57 @@ def _adam_update_(moving: Sequence[Any], rates: Tensor, steps: Tensor) -> None:
             _own_part(copy, parameter).copy_(parameter)
 
 
-class Batches:
-    """Shuffled batches and noise, block by block, each model from a generator of its own on the device.
+class Blocks:
+    """What the steps of training draw, block by block: something of a subclass's own, normals and Gumbel noise.
 
-    A model's epoch is ⌊N_s / batch_size⌋ full batches of a fresh shuffle of its own N_s items; what is left of the shuffle is dropped. A
-    model's batches and noise depend on its seed and the lengths of the blocks alone, not on the models beside it.
+    Each model has a generator of its own on the device. What it draws depends on its seed and the lengths of the blocks alone, not on the
+    models beside it.
+
+    Args:
+        seeds: one a model; equal seeds draw equally.
+        own, normal, gumbel: where it goes, each (S, steps of the longest block, …), on the device.
+    """
+
+    def __init__(self, seeds: Sequence[int], own: Tensor, normal: Tensor, gumbel: Tensor) -> None:
+        self.own, self.normal, self.gumbel = own, normal, gumbel
+        self.position = torch.zeros(1, dtype=torch.int64, device=own.device)
+        self._generators = [torch.Generator(own.device).manual_seed(seed) for seed in seeds]
+
+    def _fill_own(self, model: int, steps: int, generator: torch.Generator) -> None:
+        """Fills the first `steps` of ``own[model]``."""
+        raise NotImplementedError
+
+    def refill(self, steps: int) -> None:
+        """Prepares the next `steps` steps of every model, from position 0 on."""
+        block = self.own.shape[1]
+        if not 0 < steps <= block:
+            raise ValueError(f"a block has 1 to {block} steps, not {steps}")
+        for model, generator in enumerate(self._generators):
+            self._fill_own(model, steps, generator)
+            self.normal[model, :steps].normal_(generator=generator)
+            self.gumbel[model, :steps].uniform_(generator=generator)
+        to_gumbel_(self.gumbel[:, :steps])
+        self.position.zero_()
+
+    def next(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Those of the next step, (S, …), without a word to the host."""
+        own, normal, gumbel = (buffer.index_select(1, self.position).squeeze(1) for buffer in (self.own, self.normal, self.gumbel))
+        self.position.add_(1)
+        return own, normal, gumbel
+
+    def state(self) -> dict[str, Any]:
+        """For a checkpoint between two blocks."""
+        return {"generators": [generator.get_state() for generator in self._generators]}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        for generator, saved in zip(self._generators, state["generators"], strict=True):
+            generator.set_state(saved.cpu())
+
+
+class Batches(Blocks):
+    """Shuffled batches, as the numbers of their items (S, B), and noise for every item.
+
+    A model's epoch is ⌊N_s / batch_size⌋ full batches of a fresh shuffle of its own N_s items; what is left of the shuffle is dropped.
 
     Args:
         items: the item numbers of every model's own data set, one tensor a model.
@@ -219,58 +265,38 @@ class Batches:
     """
 
     def __init__(self, items: Sequence[Tensor], seeds: Sequence[int], batch_size: int, block: int, normals: int, gumbels: int) -> None:
-        device = items[0].device
         for each in items:
             if len(each) < batch_size:
                 raise ValueError(f"a data set of {len(each)} items does not fill one batch of {batch_size}")
-        self._items, self._batch_size, self._block = list(items), batch_size, block
-        self._generators = [torch.Generator(device).manual_seed(seed) for seed in seeds]
+        shape, device = (len(items), block, batch_size), items[0].device
+        numbers = torch.zeros(shape, dtype=torch.int64, device=device)
+        super().__init__(seeds, numbers, torch.zeros(*shape, normals, device=device), torch.zeros(*shape, gumbels, device=device))
+        self._items, self._batch_size = list(items), batch_size
         self._orders = [each[:0] for each in items]
         self._taken = [0 for _ in items]
-        models = len(self._items)
-        self.indices = torch.zeros(models, block, batch_size, dtype=torch.int64, device=device)
-        self.normal = torch.zeros(models, block, batch_size, normals, device=device)
-        self.gumbel = torch.zeros(models, block, batch_size, gumbels, device=device)
-        self.position = torch.zeros(1, dtype=torch.int64, device=device)
 
-    def refill(self, steps: int) -> None:
-        """Prepares the next `steps` steps of every model, from position 0 on."""
-        if not 0 < steps <= self._block:
-            raise ValueError(f"a block has 1 to {self._block} steps, not {steps}")
-        for model, generator in enumerate(self._generators):
-            done = 0
-            while done < steps:
-                done += self._take(model, done, steps - done)
-            self.normal[model, :steps].normal_(generator=generator)
-            self.gumbel[model, :steps].uniform_(generator=generator)
-        to_gumbel_(self.gumbel[:, :steps])
-        self.position.zero_()
+    def _fill_own(self, model: int, steps: int, generator: torch.Generator) -> None:
+        done = 0
+        while done < steps:
+            done += self._take(model, done, steps - done, generator)
 
-    def _take(self, model: int, start: int, wanted: int) -> int:
+    def _take(self, model: int, start: int, wanted: int, generator: torch.Generator) -> int:
         """Up to `wanted` batches of the current shuffle, or of a new one where no full batch is left."""
         size, items = self._batch_size, self._items[model]
         if len(self._orders[model]) - self._taken[model] < size:
-            order = torch.randperm(len(items), generator=self._generators[model], device=items.device)
+            order = torch.randperm(len(items), generator=generator, device=items.device)
             self._orders[model], self._taken[model] = items[order], 0
         taken = self._taken[model]
         number = min(wanted, (len(items) - taken) // size)
-        self.indices[model, start : start + number] = self._orders[model][taken : taken + number * size].view(number, size)
+        self.own[model, start : start + number] = self._orders[model][taken : taken + number * size].view(number, size)
         self._taken[model] = taken + number * size
         return number
 
-    def next(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Item numbers (S, B), normals (S, B, ·) and Gumbel noise (S, B, ·) of the next step, without a word to the host."""
-        batch = tuple(buffer.index_select(1, self.position).squeeze(1) for buffer in (self.indices, self.normal, self.gumbel))
-        self.position.add_(1)
-        return batch[0], batch[1], batch[2]
-
     def state(self) -> dict[str, Any]:
-        """For a checkpoint between two blocks."""
-        return {"generators": [g.get_state() for g in self._generators], "orders": list(self._orders), "taken": list(self._taken)}
+        return {**super().state(), "orders": list(self._orders), "taken": list(self._taken)}
 
     def load_state(self, state: dict[str, Any]) -> None:
-        for generator, saved in zip(self._generators, state["generators"], strict=True):
-            generator.set_state(saved.cpu())
+        super().load_state(state)
         self._orders, self._taken = list(state["orders"]), list(state["taken"])
 
 
