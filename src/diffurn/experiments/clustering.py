@@ -207,14 +207,12 @@ class Study:
         else:
             self.training.load_state(saved["training"])
             self.found = saved["found"]
-        self.clock.speed(self.training.step)  # it starts here
-        train(self.training, self._marks(), self.clock, self._at_mark, self._note_broken, self._save)
-        counts = {part: labels.bincount(minlength=CLASSES).tolist() for part, labels in self._labels().items()}
+        steps, between = (epochs * self.steps_per_epoch for epochs in (self.options.epochs, self.options.evaluate_every))
+        train(self.training, steps, between, self.clock, self._at_mark, self._note_broken, self._save)
+        labels = {"train": self.train_labels, "test": self.test_labels}
+        counts = {part: own.bincount(minlength=CLASSES).tolist() for part, own in labels.items()}
         models = [{**member._asdict(), **found} for member, found in zip(self.members, self.found, strict=True)]
         return {"models": models, "class_counts": {version_name(self.version): counts}, "shape": list(self.shape)}
-
-    def _labels(self) -> dict[str, Tensor]:
-        return {"train": self.train_labels, "test": self.test_labels}
 
     def _seed(self, seed: int) -> int:
         return (self.options.seed * 1_009 + round(1000 * self.version)) * 1_009 + seed
@@ -252,22 +250,13 @@ class Study:
             self.clock.tell(f"pretraining {options.seeds} autoencoders")
             seeds, epochs = [self._seed(seed) for seed in range(options.seeds)], (options.layer_epochs, options.joint_epochs)
             items = [self.items] * options.seeds
-            return pretrain(self.train, items, seeds, options.widths, options.latent, *epochs, options.batch_size), list(
-                range(options.seeds)
-            )
+            trained = pretrain(self.train, items, seeds, options.widths, options.latent, *epochs, options.batch_size)
+            return trained, list(range(options.seeds))
         try:
             released = read_vade_weights(options.pretrained, self.train.shape[1], options.widths, options.latent)
         except ValueError as error:
             raise RunError(str(error)) from error
         return released.to(self.device), [0] * options.seeds
-
-    def _marks(self) -> list[int]:
-        """The steps at which to evaluate."""
-        options = self.options
-        return [
-            epoch * self.steps_per_epoch
-            for epoch in (*range(options.evaluate_every, options.epochs, options.evaluate_every), options.epochs)
-        ]
 
     @property
     def _epoch(self) -> int:

@@ -238,8 +238,7 @@ class Study:
         if saved := self.workspace.load_checkpoint():
             self.training.load_state(saved["training"])
             self.found, self.saved_step = saved["found"], self.training.step
-        self.clock.speed(self.training.step)  # it starts here
-        train(self.training, self._marks(), self.clock, self._at_mark, self._note_broken, self._save)
+        train(self.training, self.options.steps, self.options.evaluate_every, self.clock, self._at_mark, self._note_broken, self._save)
         findings = evaluate(self.training, self.draws)
         self._keep(findings)
         source = self.training.source.images
@@ -250,10 +249,6 @@ class Study:
             "steps": self.options.steps,
             "models": self._models(findings),
         }
-
-    def _marks(self) -> list[int]:
-        options = self.options
-        return [*range(options.evaluate_every, options.steps, options.evaluate_every), options.steps]
 
     def _at_mark(self) -> None:
         measures = self.training.read_measures().tolist()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -129,37 +129,40 @@ class Clock:
 
 def train(
     training: StackTraining,
-    marks: Sequence[int],
+    steps: int,
+    mark_every: int,
     clock: Clock,
     at_mark: Callable[[], None],
     on_broken: Callable[[list[int]], None],
     save: Callable[[], None],
 ) -> None:
-    """Trains to the last of the marks, ascending steps; a budget that is used up ends it with a RunError, after saving.
+    """Trains to the last of the steps, from where the stack is; a budget that is used up ends it with a RunError, after saving.
 
     Args:
         training: the stack.
-        marks: where `at_mark` is called; those already passed are left out.
+        steps: how many in all.
+        mark_every: steps between two marks; the last step is one, too.
         clock: see there.
         at_mark: evaluates and notes.
         on_broken: notes the models that broke down.
         save: writes a checkpoint.
     """
     saved_at = time.monotonic()
-    for mark in (step for step in marks if step > training.step):
-        while training.step < mark:
-            if broken := training.advance(min(mark, training.step + BLOCK)):
-                on_broken(broken)
-            if training.step == mark:
-                at_mark()
-            if clock.out_of_time() or time.monotonic() - saved_at > CHECKPOINT_SECONDS:
-                save()
-                saved_at = time.monotonic()
-            if clock.out_of_time() and training.step < marks[-1]:
-                raise RunError(
-                    f"the {clock.budget_seconds:g} seconds are used up after {training.step} of {marks[-1]} steps: "
-                    "everything is saved, and the same command goes on"
-                )
+    clock.speed(training.step)  # is measured from here
+    while training.step < steps:
+        mark = min(steps, training.step - training.step % mark_every + mark_every)
+        if broken := training.advance(min(mark, training.step + BLOCK)):
+            on_broken(broken)
+        if training.step == mark:
+            at_mark()
+        if clock.out_of_time() or time.monotonic() - saved_at > CHECKPOINT_SECONDS:
+            save()
+            saved_at = time.monotonic()
+        if clock.out_of_time() and training.step < steps:
+            raise RunError(
+                f"the {clock.budget_seconds:g} seconds are used up after {training.step} of {steps} steps: "
+                "everything is saved, and the same command goes on"
+            )
 
 
 @contextmanager
