@@ -24,7 +24,7 @@ from typer.testing import CliRunner
 
 import tiny_experiment as tiny
 from diffurn.cli import app
-from diffurn.experiments import harness, records, settings
+from diffurn.experiments import environment, harness, settings
 from diffurn.experiments.records import RunDirectory, RunError
 from processes import interruptible
 
@@ -92,8 +92,8 @@ def test_a_run_leaves_options_environment_records_tables_and_figures(uninterrupt
     directory = RunDirectory(uninterrupted)
     assert directory.settings()["options"]["sizes"] == [3, 1000]
     assert directory.settings()["units"] == ["fast0", "fast1", "fast2", "slow", "steps0", "steps1"]
-    [environment] = directory.environments()
-    assert {"diffurn", "torch", "python", "device"} <= environment.keys()
+    [place] = directory.environments()
+    assert {"diffurn", "torch", "python", "device"} <= place.keys()
     assert list(directory.records()) == directory.settings()["units"]
     assert directory.timings().keys() == directory.records().keys()
     assert [table.title for table in harness.read_tables(uninterrupted)] == ["Values <found>"]
@@ -294,10 +294,10 @@ def test_the_commit_is_that_of_diffurn_not_of_a_project_it_is_installed_in(tmp_p
     git("add", "tracked.py")
     git("commit", "--quiet", "--message", "one")
     git("tag", "v1")
-    assert records._commit(tmp_path / "tracked.py") == git("rev-parse", "HEAD")
-    assert records._commit(tmp_path / "untracked.py") is None
+    assert environment._commit(tmp_path / "tracked.py") == git("rev-parse", "HEAD")
+    assert environment._commit(tmp_path / "untracked.py") is None
     (tmp_path / "tracked.py").write_text("changed\n")
-    assert records._commit(tmp_path / "tracked.py") == git("rev-parse", "HEAD") + "-dirty"
+    assert environment._commit(tmp_path / "tracked.py") == git("rev-parse", "HEAD") + "-dirty"
 
 
 # --- refused -----------------------------------------------------------------------------------------------------------------------

@@ -1,8 +1,10 @@
-"""Where a figure came from."""
+"""Where a figure comes from: the device it is computed on, versions and hardware, the commit."""
 
 from __future__ import annotations
 
 import platform
+import subprocess
+from pathlib import Path
 
 import torch
 
@@ -41,3 +43,26 @@ def environment(device: torch.device) -> dict[str, str]:
         "machine": platform.machine(),
         "device": accelerator,
     }
+
+
+def provenance(device: torch.device) -> dict[str, str]:
+    """Versions, device and, in a git checkout of diffurn, its commit."""
+    elsewhere = device.type == "cuda" and not torch.cuda.is_available()
+    here = environment(torch.device("cpu") if elsewhere else device)
+    if elsewhere:
+        here["device"] = f"{device} of a cluster's workers"
+    commit = _commit(Path(diffurn.__file__))
+    return {**here, "commit": commit} if commit else here
+
+
+def _commit(source: Path) -> str | None:
+    """The commit `source` belongs to, marked where the checkout differs from it; None unless git tracks the file itself."""
+    git = ["git", "-C", str(source.parent)]
+    try:
+        subprocess.run([*git, "ls-files", "--error-unmatch", source.name], check=True, capture_output=True)
+        described = subprocess.run(
+            [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], check=True, capture_output=True, text=True
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return described.stdout.strip()

@@ -62,8 +62,8 @@ from typing import Any
 import torch
 
 from diffurn.experiments.engines import Engine, Job, local, same_everywhere
-from diffurn.experiments.environment import device_named, usable_device
-from diffurn.experiments.records import RunDirectory, RunError, provenance, read_json, write_atomically, write_json
+from diffurn.experiments.environment import device_named, provenance, usable_device
+from diffurn.experiments.records import RunDirectory, RunError, read_json, write_atomically, write_json
 from diffurn.experiments.tables import Table
 from diffurn.experiments.workspace import Workspace
 

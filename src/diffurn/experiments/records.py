@@ -10,17 +10,11 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import subprocess
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
-
-import torch
-
-import diffurn
-from diffurn.experiments.environment import environment
 
 # Version of the files of a run directory; one written by a newer diffurn is refused instead of misread.
 FORMAT = 1
@@ -201,25 +195,3 @@ class RunDirectory:
 
 def _checksum(unit: str, record: dict[str, Any]) -> str:
     return hashlib.sha256(json.dumps([unit, record]).encode()).hexdigest()
-
-
-def provenance(device: torch.device) -> dict[str, str]:
-    """Versions, device and, in a git checkout of diffurn, its commit."""
-    here = environment(device if device.type != "cuda" or torch.cuda.is_available() else torch.device("cpu"))
-    if device.type == "cuda" and not torch.cuda.is_available():
-        here["device"] = f"{device} of a cluster's workers"
-    commit = _commit(Path(diffurn.__file__))
-    return {**here, "commit": commit} if commit else here
-
-
-def _commit(source: Path) -> str | None:
-    """The commit `source` belongs to, marked where the checkout differs from it; None unless git tracks the file itself."""
-    git = ["git", "-C", str(source.parent)]
-    try:
-        subprocess.run([*git, "ls-files", "--error-unmatch", source.name], check=True, capture_output=True)
-        described = subprocess.run(
-            [*git, "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"], check=True, capture_output=True, text=True
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return None
-    return described.stdout.strip()
