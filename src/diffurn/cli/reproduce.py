@@ -31,7 +31,7 @@ def reproduce(
     from diffurn.experiments import engines, harness, settings
 
     try:
-        names = harness.known() if name == "all" else [name]
+        names = list(harness.EXPERIMENTS) if name == "all" else [name]
         modules = {each: harness.find(each) for each in names}
         asked = dict(map(settings.split, assignments or []))
         asked |= {option: str(value) for option, value in {"seeds": seeds, "device": device}.items() if value is not None}

@@ -48,7 +48,6 @@ with `Workspace.scalars`.
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import io
 import re
 import tempfile
@@ -67,7 +66,7 @@ from diffurn.experiments.records import RunDirectory, RunError, read_json, write
 from diffurn.experiments.tables import Table
 from diffurn.experiments.workspace import Workspace
 
-__all__ = ["EXPERIMENTS", "Engine", "Progress", "Results", "RunError", "Table", "Workspace", "find", "known", "read_tables", "run"]
+__all__ = ["EXPERIMENTS", "Engine", "Progress", "Results", "RunError", "Table", "Workspace", "find", "read_tables", "run"]
 
 # Name on the command line -> module, imported when it is asked for.
 EXPERIMENTS = {
@@ -92,15 +91,10 @@ class Results:
     records: dict[str, dict[str, Any]]
 
 
-def known() -> list[str]:
-    """The names of the experiments this installation has."""
-    return [name for name, module in EXPERIMENTS.items() if importlib.util.find_spec(module) is not None]
-
-
 def find(name: str) -> ModuleType:
     """The module of the experiment called `name`."""
-    if name not in known():
-        raise RunError(f"there is no experiment {name!r}: choose one of {', '.join(known())}")
+    if name not in EXPERIMENTS:
+        raise RunError(f"there is no experiment {name!r}: choose one of {', '.join(EXPERIMENTS)}")
     try:
         return importlib.import_module(EXPERIMENTS[name])
     except ModuleNotFoundError as missing:
@@ -146,8 +140,12 @@ def _run(
     directory.note_environment(environment)
 
     records = directory.records()
-    tell = progress or (lambda done, total, unit: None)
-    tell(len(records), len(units), next((unit for unit in units if unit not in records), ""))
+
+    def tell() -> None:
+        if progress is not None:
+            progress(len(records), len(units), next((unit for unit in units if unit not in records), ""))
+
+    tell()
     for stage in _stages(experiment, options):
         jobs = [Job(experiment.__name__, options, unit, directory.path, str(device)) for unit in stage if unit not in records]
         with closing(engine(jobs)) as outcomes:  # an engine cleans up even where a record cannot be written
@@ -155,7 +153,7 @@ def _run(
                 directory.write_record(outcome.unit, outcome.record)
                 directory.note_timing(outcome.unit, outcome.seconds)
                 records[outcome.unit] = outcome.record
-                tell(len(records), len(units), next((unit for unit in units if unit not in records), ""))
+                tell()
     return Results(experiment.NAME, options, environment, {unit: records[unit] for unit in units})
 
 
