@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -34,7 +33,7 @@ def compare(
         return
     from diffurn.experiments import bench
     from diffurn.experiments.bench_tables import all_tables, as_markdown, growths
-    from diffurn.experiments.records import RunError, write_atomically, write_json
+    from diffurn.experiments.records import RunError, write_atomically, write_figure, write_json
 
     with refusing(ValueError):
         options = bench.Options(quick, (0.05 if quick else 1.0) if seconds is None else seconds, tuple(only or ()), device)
@@ -54,9 +53,7 @@ def compare(
     report = bench.report(options, members, records) | {"tables": [table.as_json() for table in tables]}
     with refusing(RunError):
         for name, figure in _figures(growths(records), report["environment"]["device"]):
-            content = io.BytesIO()
-            figure.savefig(content, format="png")
-            write_atomically(out / name, content.getvalue())
+            write_figure(out / name, figure)
         write_atomically(out / "ratios.md", f"`{report['command']}`\n\n{as_markdown(tables)}".encode())
         write_json(out / "bench.json", report)
     if as_json:

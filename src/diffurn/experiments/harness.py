@@ -48,7 +48,6 @@ with `Workspace.scalars`.
 from __future__ import annotations
 
 import importlib
-import io
 import re
 import tempfile
 from collections.abc import Callable
@@ -62,7 +61,7 @@ import torch
 
 from diffurn.experiments.engines import Engine, Job, local, same_everywhere
 from diffurn.experiments.environment import device_named, provenance, usable_device
-from diffurn.experiments.records import RunDirectory, RunError, read_json, write_atomically, write_json
+from diffurn.experiments.records import RunDirectory, RunError, read_json, write_figure, write_json
 from diffurn.experiments.tables import Table
 from diffurn.experiments.workspace import Workspace
 
@@ -182,9 +181,7 @@ def _publish(experiment: ModuleType, results: Results, directory: Path) -> None:
     about = (experiment.__doc__ or "").strip().partition("\n\n")[0]
     write_json(directory / "tables.json", {"about": about, "tables": [table.as_json() for table in experiment.table(results)]})
     for name, figure in experiment.figure(results).items():
-        image = io.BytesIO()
-        figure.savefig(image, format="png")
-        write_atomically(directory / "figures" / f"{name}.png", image.getvalue())
+        write_figure(directory / "figures" / f"{name}.png", figure)
 
 
 def read_tables(directory: Path) -> list[Table]:

@@ -8,13 +8,17 @@ is part of a record.
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 # Version of the files of a run directory; one written by a newer diffurn is refused instead of misread.
 FORMAT = 1
@@ -63,6 +67,12 @@ def _sync_directory(path: Path) -> None:
             os.fsync(handle)
         finally:
             os.close(handle)
+
+
+def write_figure(path: Path, figure: Figure) -> None:
+    image = io.BytesIO()
+    figure.savefig(image, format="png")
+    write_atomically(path, image.getvalue())
 
 
 def write_json(path: Path, content: dict[str, Any], indent: int | None = 1) -> None:
