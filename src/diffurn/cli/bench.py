@@ -107,5 +107,5 @@ def gradients(
     else:
         console = standard_output()
         for table in experiment.tables(judgements):
-            console.print(table)
+            console.print(table.as_rich())
         console.print(f"records and figure: {out}", soft_wrap=True, markup=False)

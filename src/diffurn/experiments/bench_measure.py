@@ -9,6 +9,7 @@ import statistics
 import threading
 import time
 import tracemalloc
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,7 +18,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from diffurn.experiments.gradients import peak_bytes as peak_tensor_bytes
+from diffurn.experiments.environment import wait_for
 
 Clock = Callable[[], float]
 # Shorter jobs are repeated within a round, so that the clock's own grain and the interpreter's hiccups do not show.
@@ -119,8 +120,7 @@ class PythonJob:
         return Measured(tuple(times), repeats, self.peak(self.run), as_array(value))
 
     def _now(self) -> float:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
+        wait_for(self.device)
         return self.clock()
 
 
@@ -164,6 +164,23 @@ def as_array(value: Any) -> np.ndarray:
 
 def tensor_memory(device: torch.device) -> Callable[[Callable[[], Any]], int | None]:
     return lambda run: peak_tensor_bytes(run, device)
+
+
+def peak_tensor_bytes(job: Callable[[], object], device: torch.device) -> int:
+    """The most memory that tensors made by `job` held at one time."""
+    if device.type == "cuda":
+        before = torch.cuda.memory_allocated(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        job()
+        return torch.cuda.max_memory_allocated(device) - before
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports to the terminal otherwise
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # some releases announce that a profile holds one cycle only, which is what is wanted
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
+            job()
+    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
+    held = torch.tensor([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]).cumsum(0)
+    return int(held.max())
 
 
 def array_memory(run: Callable[[], Any]) -> int | None:

@@ -32,6 +32,12 @@ def usable_device(name: str) -> torch.device:
     return device
 
 
+def wait_for(device: torch.device) -> None:
+    """Until the device has done all that it was asked for, before a clock is read."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
 def environment(device: torch.device) -> dict[str, str]:
     """Versions and hardware, for the record beside every committed result."""
     threads = torch.get_num_threads()

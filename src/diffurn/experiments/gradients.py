@@ -12,9 +12,7 @@ Run it with ``diffurn bench gradients``.
 
 from __future__ import annotations
 
-import os
 import time
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -22,12 +20,12 @@ from typing import Any
 import torch
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
-from rich import box
-from rich.table import Table
 from torch import Tensor
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, score_surrogate
-from diffurn.experiments.environment import environment, usable_device
+from diffurn.experiments.bench_measure import peak_tensor_bytes
+from diffurn.experiments.environment import environment, usable_device, wait_for
+from diffurn.experiments.tables import Table
 
 Objective = Callable[[Tensor], Tensor]
 # One marker and colour a family of estimators, told apart by colour-blind readers too.
@@ -223,8 +221,7 @@ def _judge(problem: Problem, name: str, estimate: Estimate, number: int, device:
     for _ in range(max(1, round(number / batch))):
         start = time.perf_counter()
         gradients, per_row = estimate(problem, batch, device)
-        if device.type == "cuda":
-            torch.cuda.synchronize()
+        wait_for(device)
         seconds += time.perf_counter() - start
         rows.append(gradients)
     gradients = torch.cat(rows)
@@ -242,25 +239,8 @@ def _judge(problem: Problem, name: str, estimate: Estimate, number: int, device:
         bias_error=float(error),
         spread=float((variance * per_row).sqrt() / scale),
         microseconds_per_draw=1e6 * seconds / drawn,
-        kilobytes_per_draw=peak_bytes(lambda: estimate(problem, batch, device), device) / 1024 / batch,
+        kilobytes_per_draw=peak_tensor_bytes(lambda: estimate(problem, batch, device), device) / 1024 / batch,
     )
-
-
-def peak_bytes(job: Callable[[], object], device: torch.device) -> int:
-    """The most memory that tensors made by `job` held at one time."""
-    if device.type == "cuda":
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        job()
-        return torch.cuda.max_memory_allocated(device) - before
-    os.environ.setdefault("KINETO_LOG_LEVEL", "99")  # torch's profiler reports to the terminal otherwise
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # some releases announce that a profile holds one cycle only, which is what is wanted
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profile:
-            job()
-    events = [event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"]
-    held = torch.tensor([event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]).cumsum(0)
-    return int(held.max())
 
 
 def report(options: Options, judgements: list[Judgement]) -> dict[str, Any]:
@@ -275,13 +255,11 @@ def report(options: Options, judgements: list[Judgement]) -> dict[str, Any]:
 def tables(judgements: list[Judgement]) -> Iterator[Table]:
     """One table a problem, the least biased estimator first."""
     for (urn, function), group in _by_problem(judgements).items():
-        table = Table("estimator", "bias", "± error", "spread", "µs / draw", "kB / draw", title=f"{function}, {urn}", box=box.SIMPLE_HEAD)
-        for column in table.columns[1:]:
-            column.justify = "right"
+        rows = []
         for j in sorted(group, key=lambda j: (round(j.bias, 3), j.spread)):
             costs = f"{j.microseconds_per_draw:.1f}", f"{j.kilobytes_per_draw:.2f}"
-            table.add_row(j.estimator, f"{j.bias:.3f}", f"{j.bias_error:.3f}", f"{j.spread:.2f}", *costs)
-        yield table
+            rows.append([j.estimator, f"{j.bias:.3f}", f"{j.bias_error:.3f}", f"{j.spread:.2f}", *costs])
+        yield Table(f"{function}, {urn}", ["estimator", "bias", "± error", "spread", "µs / draw", "kB / draw"], rows)
 
 
 def _by_problem(judgements: list[Judgement]) -> dict[tuple[str, str], list[Judgement]]:

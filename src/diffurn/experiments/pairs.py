@@ -28,6 +28,7 @@ from diffurn.data.pairs import RANDOM, Sampler
 from diffurn.data.stored import held
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments import harness, pairs_figure, pairs_tables
+from diffurn.experiments.environment import wait_for
 from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
 from diffurn.experiments.pairs_evaluation import Findings, evaluate, pictures_of, test_draws
 from diffurn.experiments.pairs_scores import downstream
@@ -352,17 +353,12 @@ def _speeds(options: Options, workspace: Workspace) -> dict[str, Any]:
 
 def _timed(training: PairTraining, steps: int, device: torch.device) -> float:
     """Milliseconds a step."""
-    _wait(device)
+    wait_for(device)
     start, first = time.perf_counter(), training.step
     while training.step < first + steps:
         training.advance(min(first + steps, training.step + BLOCK))
-    _wait(device)
+    wait_for(device)
     return 1000 * (time.perf_counter() - start) / steps
-
-
-def _wait(device: torch.device) -> None:
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
 
 
 def table(results: Results) -> list[Table]:
