@@ -71,7 +71,7 @@ class Fake:
             clock.now += self.seconds(problem.case, items)
             return self.value(problem.case, items)
 
-        return PythonJob(work, items, lambda run: 1000 * items, clock=clock)
+        return PythonJob(work, lambda run: 1000 * items, clock=clock)
 
 
 def along_m(operation: str = "gradient", sizes: tuple[int, ...] = (10, 100, 1000)) -> Sweep:

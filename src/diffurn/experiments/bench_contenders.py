@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, Protocol
 
 import torch
@@ -45,8 +45,8 @@ class Contender(Protocol):
         ...
 
 
-def torch_job(problem: Problem, items: int, run: Callable[[], Any]) -> PythonJob:
-    return PythonJob(run, items, tensor_memory(problem.device), problem.device)
+def torch_job(problem: Problem, run: Callable[[], Any]) -> PythonJob:
+    return PythonJob(run, tensor_memory(problem.device), problem.device)
 
 
 def _squared_length(x: Tensor) -> Tensor:
@@ -83,7 +83,7 @@ class Ours:
         }
         if problem.case.operation in ("log_prob", "fit"):
             _ = problem.counts  # made before a clock runs
-        return torch_job(problem, items, runs[problem.case.operation])
+        return torch_job(problem, runs[problem.case.operation])
 
 
 def _through_draws(problem: Problem, items: int, estimator: Estimator | None) -> Callable[[], Tensor]:
@@ -114,7 +114,7 @@ class Gumbel:
 
     def job(self, problem: Problem, items: int) -> Job:
         if problem.case.operation == "gradient":
-            return torch_job(problem, items, _through_draws(problem, items, self.estimator))
+            return torch_job(problem, _through_draws(problem, items, self.estimator))
         number = (items,) if problem.case.operation == "many-draws" else ()
         log_weights = problem.log_weights[0] if number else problem.log_weights[:items]
 
@@ -122,7 +122,7 @@ class Gumbel:
             with torch.no_grad():
                 return problem.urn(log_weights, self.estimator).rsample(number)
 
-        return torch_job(problem, items, draw)
+        return torch_job(problem, draw)
 
 
 @dataclass(frozen=True)
@@ -146,7 +146,7 @@ class Score:
             surrogate = score_surrogate(problem.urn(log_weights), _squared_length, _SCORE_DRAWS, self.control_variate)
             return torch.autograd.grad(surrogate.sum(), log_weights)[0]
 
-        return torch_job(problem, items, run)
+        return torch_job(problem, run)
 
 
 @dataclass(frozen=True)
@@ -155,10 +155,9 @@ class TorchFloor:
 
     name: str
     role: str = "floor"
-    operations: tuple[str, ...] = field(default=("many-draws", "one-draw-each"))
 
     def offers(self, case: Case) -> bool:
-        return case.law == "fisher" and case.operation in self.operations
+        return case.law == "fisher" and case.draws_counts
 
     def most_items(self, case: Case) -> int:
         elements = case.groups if "Binomial" in self.name else case.draws  # Multinomial draws every ball on its own
@@ -172,8 +171,8 @@ class TorchFloor:
         log_weights = problem.log_weights[0] if number else problem.log_weights[:items]
         if "Binomial" in self.name:
             probabilities = torch.sigmoid(log_weights - 0.85)  # three tenths are drawn, about
-            return torch_job(problem, items, lambda: torch.distributions.Binomial(case.group_size, probs=probabilities).sample(number))
-        return torch_job(problem, items, lambda: torch.distributions.Multinomial(case.draws, logits=log_weights).sample(number))
+            return torch_job(problem, lambda: torch.distributions.Binomial(case.group_size, probs=probabilities).sample(number))
+        return torch_job(problem, lambda: torch.distributions.Multinomial(case.draws, logits=log_weights).sample(number))
 
 
 def within_torch() -> list[Contender]:

@@ -91,14 +91,12 @@ class PythonJob:
 
     Attributes:
         run: does it, and returns tensors or arrays.
-        items: urns, draws or data sets that one run handles.
         peak: measures the memory of a run.
         device: waited for before a clock is read.
         clock: seconds.
     """
 
     run: Callable[[], Any]
-    items: int
     peak: Callable[[Callable[[], Any]], int | None]
     device: torch.device = torch.device("cpu")  # noqa: RUF009 (a constant)
     clock: Clock = time.perf_counter

@@ -44,7 +44,7 @@ class SciPy:
 
     def job(self, problem: Problem, items: int) -> Job:
         run = _central(problem, items) if problem.case.law == "central" else _noncentral(problem, items)
-        return PythonJob(run, items, array_memory)
+        return PythonJob(run, array_memory)
 
 
 def _noncentral(problem: Problem, items: int) -> Callable[[], Any]:

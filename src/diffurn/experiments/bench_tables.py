@@ -8,7 +8,7 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from diffurn.experiments.bench_cells import LAWS, OPERATIONS, Case, short
-from diffurn.experiments.tables import Cell, Table
+from diffurn.experiments.tables import Cell, Table, text
 
 Record = dict[str, Any]
 # Exponents that the algorithms were designed for, by axis and operation; sampling may look up tables √m wide.
@@ -90,8 +90,8 @@ def _ratio(ours: Record | None, theirs: Record | None) -> Cell:
     return _with(quotient(ours["per_item"], theirs["per_item"]), theirs)
 
 
-def _with(text: str, record: Record) -> str:
-    return f"{text} [{record['words']}]" if record.get("words") else text
+def _with(figure: str, record: Record) -> str:
+    return f"{figure} [{record['words']}]" if record.get("words") else figure
 
 
 def exceptions(records: Sequence[Record]) -> Table:
@@ -219,8 +219,6 @@ def all_tables(records: Sequence[Record], missing: Sequence[str]) -> list[Table]
 
 def as_markdown(tables: Sequence[Table]) -> str:
     """All tables as a page."""
-    from diffurn.experiments.tables import text
-
     parts = []
     for table in tables:
         lines = [table.columns, ["---"] * len(table.columns), *([text(cell) for cell in row] for row in table.rows)]
