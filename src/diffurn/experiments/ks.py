@@ -31,13 +31,12 @@ from torch import Tensor
 from diffurn.experiments import harness, kolmogorov, ks_figure
 from diffurn.experiments.harness import Engine, Progress, Results, Table, Workspace
 from diffurn.experiments.kolmogorov import Array, Counts
-from diffurn.experiments.ks_laws import Setting, draw_by_scipy, histograms, joint_laws, marginals
+from diffurn.experiments.ks_laws import LEVEL, Setting, draw_by_scipy, histograms, joint_laws, marginals
 from diffurn.experiments.merged import merged_log_prob
 from diffurn.experiments.optimum import minimiser
 from diffurn.experiments.paper import paper
 
 NAME = "ks"
-LEVEL = 0.05
 COMPARISONS = ("paper", "exact", "merged")
 
 

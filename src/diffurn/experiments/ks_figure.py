@@ -12,6 +12,7 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from diffurn.experiments.drawing import plain, sequence_colours
+from diffurn.experiments.ks_laws import LEVEL
 
 # What each study varies, and its urn.
 STUDIES = {
@@ -29,7 +30,6 @@ GROUPS: tuple[dict[str, Any], ...] = (
     {"color": "#E69F00", "marker": "s"},
     {"color": "#009E73", "marker": "^"},
 )
-LEVEL = 0.05
 SMALLEST_P = 1e-4
 
 

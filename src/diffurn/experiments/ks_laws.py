@@ -13,6 +13,8 @@ from diffurn import FisherHypergeometric, GumbelSoftmax
 from diffurn.experiments.kolmogorov import Array, Counts
 from diffurn.experiments.merged import merged_log_prob
 
+LEVEL = 0.05  # of every test
+
 
 @dataclass(frozen=True)
 class Setting:

@@ -98,9 +98,8 @@ def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any
 
 
 def _by_data_set(values: Tensor, shape: tuple[int, int]) -> Any:
-    """[seed][data set][...], to six digits: enough for any figure, and short."""
-    values = values.reshape(*shape, *values.shape[1:])
-    return rounded(values.tolist())
+    """[seed][data set][...]."""
+    return rounded(values.reshape(*shape, *values.shape[1:]).tolist())
 
 
 def estimator(options: Options, name: str) -> Estimator:
@@ -226,19 +225,19 @@ def truth(results: Results) -> Tensor:
 
 
 def _summary(results: Results) -> Table:
-    reached = {"covariance": "likelihood", "gumbel-exact": "loss", "gumbel-merged": "merged_loss"}
     rows: list[list[str | float]] = []
     for source in SOURCES:
         values = found(results, source)
         for name in ESTIMATORS:
-            from_truth, from_answer = values[name] - truth(results), values[name] - values[reached[name]]
+            answer = minimal_figure.REACHED[name]
+            from_truth, from_answer = values[name] - truth(results), values[name] - values[answer]
             rows.append(
                 [
-                    "Fisher's law" if source == "exact" else "merged chain",
+                    minimal_figure.LAWS[source].removeprefix("the "),
                     minimal_figure.NAMES[name],
                     f"{from_truth.abs().max():.3f}",
                     f"{from_truth.mean():+.3f}",
-                    minimal_figure.NAMES[reached[name]],
+                    minimal_figure.NAMES[answer],
                     f"{from_answer.abs().max():.3f}",
                     f"{from_answer.mean():+.3f}",
                 ]
@@ -264,13 +263,8 @@ def _estimates(results: Results, source: str) -> Table:
         f"Means of {results.options.seeds} seeds (± standard deviation). Each gradient stands to the right of the answer it looks for: the "
         "covariance finds maximum likelihood, since it leaves tr Cov X out of the loss; the Gumbel chains find the minimiser of the loss.",
     ]
-    where = "Fisher's law" if source == "exact" else "the merged chain"
-    return Table(
-        f"Minimal example: log ω̂₂ - (log ω̂₁ + log ω̂₃)/2 on data of {where}",
-        ["ω₂", "log ω₂", *(minimal_figure.NAMES[name] for name in order)],
-        rows,
-        notes,
-    )
+    title = f"Minimal example: log ω̂₂ - (log ω̂₁ + log ω̂₃)/2 on data of {minimal_figure.LAWS[source]}"
+    return Table(title, ["ω₂", "log ω₂", *(minimal_figure.NAMES[name] for name in order)], rows, notes)
 
 
 def _losses(results: Results, source: str) -> Table:
@@ -287,12 +281,11 @@ def _losses(results: Results, source: str) -> Table:
     columns = ["ω₂", "2 tr Cov"]
     for name in ESTIMATORS:
         columns += [f"{minimal_figure.NAMES[name]}: {kind}" for kind in ("training", "validation")]
-    where = "Fisher's law" if source == "exact" else "the merged chain"
     notes = [
         "Mean squared error at the end, averaged over seeds: of training over the last quarter of an epoch, of validation over its data. "
         "2 tr Cov is what the true ω has under Fisher's law.",
     ]
-    return Table(f"Minimal example: losses on data of {where}", columns, rows, notes)
+    return Table(f"Minimal example: losses on data of {minimal_figure.LAWS[source]}", columns, rows, notes)
 
 
 def figure(results: Results) -> dict[str, Figure]:
@@ -301,7 +294,7 @@ def figure(results: Results) -> dict[str, Figure]:
         f"minimal-{source}-data": minimal_figure.curves(
             {name: results.records[f"{name}-on-{source}-data"] for name in ESTIMATORS},
             weights,
-            "data of Fisher's law" if source == "exact" else "data of the merged chain",
+            source,
         )
         for source in SOURCES
     }

@@ -26,13 +26,17 @@ STYLES: dict[str, dict[str, Any]] = {
     "gumbel-exact": {"marker": "^", "color": "#009E73"},
     "gumbel-merged": {"marker": "v", "color": "#D55E00"},
 }
+# Where the data come from.
+LAWS = {"exact": "Fisher's law", "merged": "the merged chain"}
+# The answer that each gradient looks for.
 REACHED = {"covariance": "likelihood", "gumbel-exact": "loss", "gumbel-merged": "merged_loss"}
 
 
-def curves(records: dict[str, dict[str, Any]], weights: Sequence[float], title: str) -> Figure:
+def curves(records: dict[str, dict[str, Any]], weights: Sequence[float], source: str) -> Figure:
     """The paper's two figures side by side: losses and the three log-weights over the steps, a row for each gradient."""
     figure = Figure(figsize=(16, 8.6), layout="constrained", dpi=150)
-    figure.suptitle(f"learning ω through draws, {title} (mean of {len(records['covariance']['final'])} seeds)", size=12)
+    seeds = len(records["covariance"]["final"])
+    figure.suptitle(f"learning ω through draws, data of {LAWS[source]} (mean of {seeds} seeds)", size=12)
     panels = figure.subplots(3, 5, sharex=True)
     colours = sequence_colours(len(weights))
     for row, (name, record) in enumerate(records.items()):
@@ -85,7 +89,7 @@ def errors(errors: dict[str, dict[str, Tensor]], weights: Sequence[float]) -> Fi
             answer = found[REACHED[name]].mean(0)
             panel.plot(weights, answer, color=style["color"], linewidth=1.3, linestyle="-" if name != "gumbel-exact" else "--")
         panel.axhline(0, color="black", linewidth=0.8)
-        panel.set_title("data of Fisher's law" if source == "exact" else "data of the merged chain", size=10)
+        panel.set_title(f"data of {LAWS[source]}", size=10)
         panel.set_xlabel("ω₂", size=10)
         panel.set_xticks(list(weights), [f"{weight:g}" for weight in weights])
         plain(panel)
