@@ -12,7 +12,7 @@ from matplotlib.ticker import LogLocator, NullFormatter
 
 from diffurn.experiments.bench_cells import AXES, LAWS
 from diffurn.experiments.bench_tables import Growth
-from diffurn.experiments.drawing import plain
+from diffurn.experiments.drawing import legend_below, plain
 
 # Told apart by marker as well as by colour, and by colour-blind readers too.
 STYLES: dict[str, dict[str, Any]] = {
@@ -59,7 +59,7 @@ def scaling(found: Sequence[Growth], law: str, quantity: str, where: str) -> Fig
         panels[row, 0].set_ylabel(QUANTITIES[quantity], size=9)
     names = list(dict.fromkeys(growth.contender for growth in shown))
     handles = [Line2D([], [], label=name, **_style(name)) for name in sorted(names, key=[*STYLES, *names].index)]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(5, len(handles)), frameon=False, fontsize=9)
+    legend_below(figure, handles, min(5, len(handles)))
     figure.suptitle(f"{LAWS[law]}: {quantity}, {where}; fitted exponents in each contender's colour", size=11)
     return figure
 

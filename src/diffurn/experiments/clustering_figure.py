@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from diffurn.experiments.drawing import COLOURS, plain
+from diffurn.experiments.drawing import COLOURS, curves, legend_below, plain
 
 # What may follow the frequencies of the classes: label, style, and how far beside the class it is drawn.
 MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
@@ -33,14 +33,10 @@ def accuracies(models: Models, versions: Mapping[float, str], priors: Sequence[s
     panels = figure.subplots(1, len(versions), sharey=True, squeeze=False)[0]
     for panel, (version, name) in zip(panels, versions.items(), strict=True):
         for colour, prior in zip(itertools.cycle(COLOURS), priors, strict=False):
-            curves = _of(models, version, prior)
-            for model in curves:
-                panel.plot(model["epochs"], np.multiply(model["accuracy"], 100), color=colour, linewidth=0.6, alpha=0.5)
-            epochs = max((model["epochs"] for model in curves), key=len)
-            whole = [np.multiply(model["accuracy"], 100) for model in curves if len(model["epochs"]) == len(epochs)]
-            panel.plot(epochs, np.mean(whole, 0), color=colour, linewidth=2)
+            found = [(model["epochs"], np.multiply(model["accuracy"], 100)) for model in _of(models, version, prior)]
+            curves(panel, found, color=colour)
             if paper := stated.get(name, {}).get("accuracy", {}).get(prior):
-                aside = epochs[-1] * (1.03 + 0.03 * priors.index(prior))
+                aside = max(epochs[-1] for epochs, _ in found) * (1.03 + 0.03 * priors.index(prior))
                 bar = {"color": colour, "marker": "D", "markersize": 4, "capsize": 2, "linewidth": 1}
                 panel.errorbar([aside], [paper["mean"]], [paper["deviation"]], **bar)
         panel.set_title(name, size=10)
@@ -53,7 +49,7 @@ def accuracies(models: Models, versions: Mapping[float, str], priors: Sequence[s
     handles.append(Line2D([], [], color="grey", linewidth=0.6, label="each seed"))
     if stated:
         handles.append(Line2D([], [], color="grey", marker="D", markersize=4, linestyle="", label="the paper, mean ± deviation"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * len(versions)), frameon=False, fontsize=9)
+    legend_below(figure, handles, min(len(handles), 2 * len(versions)))
     return figure
 
 
@@ -80,7 +76,7 @@ def weights(models: Models, versions: Mapping[float, str], priors: Sequence[str]
         panels[-1, column].set_xticks(range(len(frequencies)))
     handles: list[Any] = [Patch(color="#56B4E9", alpha=0.45, label="frequency of the class")]
     handles += [Line2D([], [], linestyle="", label=label, **style) for label, style, _ in MARKS.values()]
-    figure.legend(handles=handles, loc="outside lower center", ncols=min(len(handles), 2 * len(versions)), frameon=False, fontsize=9)
+    legend_below(figure, handles, min(len(handles), 2 * len(versions)))
     return figure
 
 

@@ -24,6 +24,7 @@ from torch import Tensor
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, score_surrogate
 from diffurn.experiments.bench_measure import peak_tensor_bytes
+from diffurn.experiments.drawing import legend_below
 from diffurn.experiments.environment import environment, usable_device, wait_for
 from diffurn.experiments.tables import Table
 
@@ -296,14 +297,7 @@ def figure(judgements: list[Judgement]) -> Figure:
         panel.set_xlabel("spread of one draw / |∇|", size=9)
     figure.supylabel("bias / |∇|   (hollow: within two standard errors of zero)", size=9)
     handles = [Line2D([], [], linestyle="", label=family, **style) for family, style in STYLES.items()]
-    figure.legend(
-        handles=handles,
-        loc="outside lower center",
-        ncols=3,
-        frameon=False,
-        fontsize=8,
-        title="Gumbel: the smaller, the colder (τ = 1, 0.5, 0.1)",
-    )
+    legend_below(figure, handles, 3, fontsize=8, title="Gumbel: the smaller, the colder (τ = 1, 0.5, 0.1)")
     return figure
 
 

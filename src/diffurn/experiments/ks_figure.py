@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from diffurn.experiments.drawing import plain, sequence_colours
+from diffurn.experiments.drawing import legend_below, plain, sequence_colours
 from diffurn.experiments.ks_laws import LEVEL
 
 # What each study varies, and its urn.
@@ -88,7 +88,7 @@ def _colour_bar(figure: Figure, panels: list[Any], records: list[dict[str, Any]]
         Patch(color="grey", alpha=0.4, label="drawn"),
         Line2D([], [], color="black", linewidth=1, label="compared with (left: SciPy's draws, else Fisher's law)"),
     ]
-    figure.legend(handles=handles, loc="outside lower center", ncols=2, frameon=False, fontsize=9)
+    legend_below(figure, handles, 2)
 
 
 def _distances(above: Any, below: Any, records: list[dict[str, Any]], comparison: str) -> None:

@@ -11,7 +11,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from torch import Tensor
 
-from diffurn.experiments.drawing import plain, sequence_colours
+from diffurn.experiments.drawing import legend_below, plain, sequence_colours
 
 NAMES = {
     "covariance": "exact covariance",
@@ -62,7 +62,7 @@ def curves(records: dict[str, dict[str, Any]], weights: Sequence[float], source:
         plain(panel)
     handles = [Line2D([], [], color=colours(place), label=f"ω₂ = {weight:g}") for place, weight in enumerate(weights)]
     handles.append(Line2D([], [], color="grey", linestyle=":", label="the urn's log ω, centred"))
-    figure.legend(handles=handles, loc="outside lower center", ncols=len(handles), frameon=False, fontsize=9, handlelength=1.2)
+    legend_below(figure, handles, len(handles), handlelength=1.2)
     return figure
 
 
@@ -100,5 +100,5 @@ def errors(errors: dict[str, dict[str, Tensor]], weights: Sequence[float]) -> Fi
         for name, style in STYLES.items()
     ]
     handles = [handle for pair in zip(marks, lines, strict=True) for handle in pair]
-    figure.legend(handles=handles, loc="outside lower center", ncols=3, frameon=False, fontsize=9)
+    legend_below(figure, handles, 3)
     return figure

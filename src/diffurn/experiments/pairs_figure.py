@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from diffurn.experiments.drawing import COLOURS, plain
+from diffurn.experiments.drawing import COLOURS, curves, legend_below, plain
 from diffurn.experiments.pairs_records import (
     VARIED,
     Ablation,
@@ -83,10 +83,6 @@ def _style(place: int) -> dict[str, Any]:
     }
 
 
-def _legend(figure: Figure, handles: list[Any], columns: int) -> None:
-    figure.legend(handles=handles, loc="outside lower center", ncols=columns, frameon=False, fontsize=9)
-
-
 def _deviation(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
@@ -112,7 +108,7 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
         handles.append(
             Line2D([], [], color="grey", marker="o", fillstyle="none", linestyle="--", label="random s, by the true s of the pair")
         )
-    _legend(figure, handles, 3)
+    legend_below(figure, handles, 3)
     return figure
 
 
@@ -200,7 +196,7 @@ def _method_legend(figure: Figure, models: Sequence[Model], truth: str) -> None:
     handles.append(Line2D([], [], color="grey", linewidth=0.7, label="each seed"))
     if fixed_settings(models):
         handles.append(Line2D([], [], color="black", linestyle="--", linewidth=1.2, label=truth))
-    _legend(figure, handles, 2 if len(settings_of(models)) < 4 else 3)
+    legend_below(figure, handles, 2 if len(settings_of(models)) < 4 else 3)
 
 
 def training(models: Sequence[Model], latents: int) -> Figure:
@@ -210,7 +206,8 @@ def training(models: Sequence[Model], latents: int) -> Figure:
     for column, shared in zip(panels.T, settings, strict=True):
         for method, style in _styles(models).items():
             for panel, name in zip(column, ("independent", "loss"), strict=True):
-                _curves(panel, select(models, shared, method), name, {**style, "marker": ""})
+                found = [(model["curve"]["step"], np.array(model["curve"][name], float)) for model in select(models, shared, method)]
+                curves(panel, found, **{**style, "marker": ""})
         if shared is not None:
             column[0].axhline(factors - shared, **REFERENCES["oracle"], linewidth=1.2, zorder=1)
         column[1].set_xlabel("step", size=10)
@@ -235,16 +232,6 @@ def _later_losses(models: Sequence[Model]) -> tuple[float, float]:
     lowest, highest = np.quantile(losses, (0, 0.98)) if losses else (0.0, 1.0)
     margin = 0.05 * (highest - lowest) or 1.0
     return lowest - margin, highest + margin
-
-
-def _curves(panel: Any, models: Sequence[Model], name: str, style: Mapping[str, Any]) -> None:
-    curves = [(model["curve"]["step"], np.array(model["curve"][name], dtype=float)) for model in models]
-    for steps, values in curves:
-        panel.plot(steps, values, **style, linewidth=0.7, alpha=0.6)
-    longest: list[int] = max((steps for steps, _ in curves), key=len, default=[])
-    whole = [values for steps, values in curves if len(steps) == len(longest)]  # a model that broke down has no mean to join
-    if whole:
-        panel.plot(longest, np.mean(whole, 0), **style, linewidth=2)
 
 
 def profile(models: Sequence[Model]) -> Figure:
