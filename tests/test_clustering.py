@@ -15,7 +15,8 @@ from typer.testing import CliRunner
 from diffurn.cli import app
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments import clustering
-from diffurn.experiments.clustering import Options, members, version_name
+from diffurn.experiments.clustering import Options, members
+from diffurn.experiments.clustering_records import models_of, version_name
 from diffurn.experiments.clustering_scores import confusion, correlation, scores
 from diffurn.experiments.clustering_training import Schedule, Training, assigned_clusters
 from diffurn.experiments.harness import RunError
@@ -203,7 +204,7 @@ def test_a_compiled_step_is_the_same_step(half: bool, tolerance: float) -> None:
 
 def test_the_record_holds_every_model_with_its_course(finished: tuple[Path, Any], tiny: Options) -> None:
     _, results = finished
-    models = clustering.models_of(results)
+    models = models_of(results.records)
     counts = {name: parts for record in results.records.values() for name, parts in record["class_counts"].items()}
     assert [(m["version"], m["prior"], m["seed"]) for m in models] == [
         tuple(member) for version in tiny.versions for member in members(tiny, version)
@@ -255,7 +256,7 @@ def test_a_model_that_broke_down_is_noted_and_the_run_ends_well(tiny: Options, t
 
     monkeypatch.setattr(Training, "advance", breaks)
     results = clustering.run(tiny, tmp_path / "run")
-    models = clustering.models_of(results)
+    models = models_of(results.records)
     assert [model["stopped_after"] is not None for model in models] == [number in (2, 6) for number in range(8)]  # one in each stack
     assert "broke down" in str(clustering.table(results)[-1].rows[2])
     assert models[2]["final"] is not None

@@ -28,14 +28,13 @@ from torch import Tensor
 
 from diffurn.data.images import CLASSES, Images, kept_items, load_images
 from diffurn.estimators import ExponentialAnnealing
-from diffurn.experiments import clustering_figure, harness
+from diffurn.experiments import clustering_figure, clustering_tables, harness
+from diffurn.experiments.clustering_records import REDUCED, version_name
 from diffurn.experiments.clustering_scores import confusion, correlation, scores
 from diffurn.experiments.clustering_training import Schedule, Training, assigned_clusters
 from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
-from diffurn.experiments.paper import paper
 from diffurn.experiments.records import rounded
 from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
-from diffurn.experiments.tables import mean_and_deviation, with_deviation
 from diffurn.models.mixtures import SharedUrn, fit_mixtures
 from diffurn.models.pretraining import Autoencoder, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import prior_named
@@ -43,8 +42,6 @@ from diffurn.models.stacked import Batches
 from diffurn.models.vade import VaDE
 
 NAME = "clustering"
-REDUCED = range(5)
-METRICS = {"accuracy": "accuracy (%)", "nmi": "NMI (%)", "ari": "ARI (%)"}
 DECAY_EPOCHS = 10
 
 
@@ -158,17 +155,8 @@ def members(options: Options, version: float) -> list[Member]:
     return [Member(version, prior, seed) for prior in options.priors for seed in range(options.seeds)]
 
 
-def version_name(share: float) -> str:
-    """As in the paper's table."""
-    return "uniform" if share == 1 else f"subsampled {100 * share:g} %"
-
-
 def units(options: Options) -> list[str]:
-    return [unit_of(version) for version in options.versions]
-
-
-def unit_of(version: float) -> str:
-    return f"kept-{100 * version:g}"
+    return [f"kept-{100 * version:g}" for version in options.versions]
 
 
 def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any]:
@@ -335,108 +323,12 @@ def _data(options: Options) -> Images:
         raise RunError(str(error)) from error
 
 
-def models_of(results: Results) -> list[dict[str, Any]]:
-    return [model for record in results.records.values() for model in record["models"]]
-
-
-def finals(results: Results, version: float, prior: str) -> list[dict[str, Any]]:
-    """Where the models of one version and prior ended, by seed; those that broke down as they were last seen."""
-    return [model["final"] for model in models_of(results) if model["version"] == version and model["prior"] == prior]
-
-
 def table(results: Results) -> list[Table]:
-    return [_comparison(results), _claim(results), _every_run(results)]
-
-
-def _papers(version: float, metric: str, prior: str) -> str | None:
-    stated = paper("clustering")["by_dataset"].get(version_name(version), {}).get(metric, {}).get(prior.partition("-")[0])
-    return None if stated is None else with_deviation(**stated, digits=1)
-
-
-def _comparison(results: Results) -> Table:
-    options = results.options
-    rows = []
-    for version in options.versions:
-        for prior in options.priors:
-            ends = finals(results, version, prior)
-            row: list[Any] = [version_name(version), prior]
-            for metric in METRICS:
-                row += [
-                    mean_and_deviation([100 * end[metric] for end in ends], digits=1),
-                    _papers(version, metric, prior) if options.dataset == "mnist" else None,
-                ]
-            rows.append(row)
-    columns = ["data", "prior", "accuracy (%)", "paper", "NMI (%)", "paper", "ARI (%)", "paper"]
-    start = "VaDE's released autoencoder" if options.pretrained else "an autoencoder of our own for every version and seed"
-    notes = [
-        f"{options.dataset}, test part; mean ± standard deviation of {options.seeds} seeds after {options.epochs} epochs, from {start} "
-        "and a Gaussian mixture fitted to its latents of the training part.",
-        "Digits 0 to 4 are reduced, in the training and the test part alike.",
-    ]
-    return Table("Clustering: three priors over the assignments", columns, rows, notes)
-
-
-def _claim(results: Results) -> Table:
-    """Is the hypergeometric prior ahead of the categorical one, and do its cluster sizes follow the classes?"""
-    options = results.options
-    rows = []
-    for version in options.versions:
-        rival = [end["accuracy"] for end in finals(results, version, "categorical")]
-        for prior in options.priors:
-            ends = finals(results, version, prior)
-            own = [end["accuracy"] for end in ends]
-            ahead = None if prior == "categorical" or not rival else 100 * (sum(own) - sum(rival)) / len(own)
-            wins = None if ahead is None else f"{sum(a > b for a, b in zip(own, rival, strict=True))} of {len(own)}"
-            row: list[Any] = [version_name(version), prior, None if ahead is None else f"{ahead:+.1f}", wins]
-            for name in ("sizes", "shares", "weights"):
-                learned = name == "sizes" or prior_named(prior).learned
-                row.append(" ".join(f"{end['correlation'][name]:.2f}" for end in ends) if learned else None)
-            expected = " ".join(f"{100 * _reduced_share(end):.1f}" for end in ends)
-            rows.append([*row, f"{_true_reduced_share(results, version):.1f}", expected if prior_named(prior).learned else None])
-    columns = ["data", "prior", "ahead of categorical (points)", "seeds ahead", "r of sizes", "r of mean/n", "r of π"]
-    columns += ["digits 0 to 4 (%)", "their mean/n (%)"]
-    notes = [
-        "r: correlation, run by run, of the clusters' sizes (on the test part), of the prior's mean/n and of the learned π with the "
-        "frequencies of the classes they are matched to. For independent samples mean/n is π; in an urn of few balls π are odds.",
-        "Digits 0 to 4: their part of the test data, and of mean/n, run by run.",
-        "Seeds ahead counts models that beat the categorical model that started from the same mixture and saw the same batches.",
-    ]
-    return Table("Clustering: the claim under test", columns, rows, notes)
-
-
-def _reduced_share(final: dict[str, Any]) -> float:
-    """The part of a batch that the prior expects in the clusters of the reduced classes."""
-    return float(sum(share for share, matched in zip(final["shares"], final["classes"], strict=True) if matched in REDUCED))
-
-
-def _true_reduced_share(results: Results, version: float) -> float:
-    counts = results.records[unit_of(version)]["class_counts"][version_name(version)]["test"]
-    return float(100 * sum(counts[label] for label in REDUCED) / sum(counts))
-
-
-def _every_run(results: Results) -> Table:
-    rows = []
-    for model in models_of(results):
-        final, stopped = model["final"], model["stopped_after"]
-        row: list[Any] = [version_name(model["version"]), model["prior"], model["seed"], f"{100 * model['accuracy'][0]:.1f}"]
-        row += [f"{100 * final[metric]:.1f}" for metric in METRICS]
-        row += [" ".join(str(size) for size in sorted(final["sizes"])), None if stopped is None else f"broke down in epoch {stopped}"]
-        rows.append(row)
-    columns = ["data", "prior", "seed", "accuracy of the mixture (%)", *METRICS.values(), "cluster sizes", "note"]
-    return Table("Clustering: every run", columns, rows)
+    return clustering_tables.tables(results.records, results.options)
 
 
 def figure(results: Results) -> dict[str, Figure]:
-    options, models = results.options, models_of(results)
-    records = list(results.records.values())
-    counts = {version: of_parts for record in records for version, of_parts in record["class_counts"].items()}
-    names = {version: version_name(version) for version in options.versions}
-    stated = {} if options.dataset != "mnist" else paper("clustering")["by_dataset"]
-    return {
-        "clustering-accuracy": clustering_figure.accuracies(models, names, options.priors, stated),
-        "clustering-weights": clustering_figure.weights(models, names, [p for p in options.priors if prior_named(p).learned], counts),
-        "clustering-means": clustering_figure.pictures(models, names, options.priors, records[0]["shape"]),
-    }
+    return clustering_figure.figures(results.records, results.options)
 
 
 def run(options: Options, out: Path | None = None, engine: Engine | None = None, progress: Progress | None = None) -> Results:

@@ -12,7 +12,10 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
+from diffurn.experiments.clustering_records import Model, Records, class_counts, models_of, select, version_name
 from diffurn.experiments.drawing import COLOURS, curves, legend_below, plain
+from diffurn.experiments.paper import paper
+from diffurn.models.priors import prior_named
 
 # What may follow the frequencies of the classes: label, style, and how far beside the class it is drawn.
 MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
@@ -20,25 +23,38 @@ MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
     "shares": ("mean/n of the prior", {"marker": "o", "color": "#0072B2", "markeredgewidth": 0}, 0.0),
     "sizes": ("cluster sizes", {"marker": "_", "color": "black"}, 0.2),
 }
-Models = Sequence[dict[str, Any]]
 
 
-def _of(models: Models, version: float, prior: str) -> list[dict[str, Any]]:
-    return [model for model in models if model["version"] == version and model["prior"] == prior]
+def figures(records: Records, options: Any) -> dict[str, Figure]:
+    """Every figure of the study.
+
+    Args:
+        records: by unit.
+        options: of the experiment.
+    """
+    models, names = models_of(records), {version: version_name(version) for version in options.versions}
+    stated = paper("clustering")["by_dataset"] if options.dataset == "mnist" else {}
+    learned = [prior for prior in options.priors if prior_named(prior).learned]
+    shape = next(iter(records.values()))["shape"]
+    return {
+        "clustering-accuracy": accuracies(models, names, options.priors, stated),
+        "clustering-weights": weights(models, names, learned, class_counts(records)),
+        "clustering-means": pictures(models, names, options.priors, shape),
+    }
 
 
-def accuracies(models: Models, versions: Mapping[float, str], priors: Sequence[str], stated: Mapping[str, Any]) -> Figure:
+def accuracies(models: Sequence[Model], versions: Mapping[float, str], priors: Sequence[str], stated: Mapping[str, Any]) -> Figure:
     """Test accuracy over the epochs, every model a thin line, means thick, the paper's figures as marks at the end."""
     figure = Figure(figsize=(4.4 * len(versions) + 0.6, 4.4), layout="constrained", dpi=160)
     panels = figure.subplots(1, len(versions), sharey=True, squeeze=False)[0]
     for panel, (version, name) in zip(panels, versions.items(), strict=True):
         for colour, prior in zip(itertools.cycle(COLOURS), priors, strict=False):
-            found = [(model["epochs"], np.multiply(model["accuracy"], 100)) for model in _of(models, version, prior)]
+            found = [(model["epochs"], np.multiply(model["accuracy"], 100)) for model in select(models, version, prior)]
             curves(panel, found, color=colour)
-            if paper := stated.get(name, {}).get("accuracy", {}).get(prior):
+            if theirs := stated.get(name, {}).get("accuracy", {}).get(prior):
                 aside = max(epochs[-1] for epochs, _ in found) * (1.03 + 0.03 * priors.index(prior))
                 bar = {"color": colour, "marker": "D", "markersize": 4, "capsize": 2, "linewidth": 1}
-                panel.errorbar([aside], [paper["mean"]], [paper["deviation"]], **bar)
+                panel.errorbar([aside], [theirs["mean"]], [theirs["deviation"]], **bar)
         panel.set_title(name, size=10)
         panel.set_xlabel("epoch", size=9)
         plain(panel)
@@ -53,17 +69,17 @@ def accuracies(models: Models, versions: Mapping[float, str], priors: Sequence[s
     return figure
 
 
-def weights(models: Models, versions: Mapping[float, str], priors: Sequence[str], counts: Mapping[str, Any]) -> Figure:
+def weights(models: Sequence[Model], versions: Mapping[float, str], priors: Sequence[str], counts: Mapping[str, Sequence[int]]) -> Figure:
     """The paper's figure of the learned weights, for every version and learned prior: classes as bars, runs as marks."""
     height, width = max(1, len(priors)), len(versions)
     figure = Figure(figsize=(4.6 * width + 0.4, 2.6 * height + 0.7), layout="constrained", dpi=160)
     panels = figure.subplots(height, width, sharex=True, sharey=True, squeeze=False)
     for column, (version, name) in enumerate(versions.items()):
-        frequencies = np.array(counts[name]["test"]) / sum(counts[name]["test"])
+        frequencies = np.array(counts[name]) / sum(counts[name])
         for row, prior in enumerate(priors):
             panel = panels[row, column]
             panel.bar(range(len(frequencies)), frequencies, color="#56B4E9", alpha=0.45, width=0.85)
-            for model in _of(models, version, prior):
+            for model in select(models, version, prior):
                 final = model["final"]
                 for kind, (_, style, aside) in MARKS.items():
                     values = np.array(final[kind]) / np.sum(final[kind])
@@ -80,11 +96,10 @@ def weights(models: Models, versions: Mapping[float, str], priors: Sequence[str]
     return figure
 
 
-def pictures(models: Models, versions: Mapping[float, str], priors: Sequence[str], shape: Sequence[int]) -> Figure:
+def pictures(models: Sequence[Model], versions: Mapping[float, str], priors: Sequence[str], shape: Sequence[int]) -> Figure:
     """Decoded cluster means of the first seed, in the order of the classes they were matched to."""
-    rows = [
-        (f"{name}\n{prior}", model) for version, name in versions.items() for prior in priors for model in _of(models, version, prior)[:1]
-    ]
+    kinds = [(version, prior) for version in versions for prior in priors]
+    rows = [(f"{versions[version]}\n{prior}", model) for version, prior in kinds for model in select(models, version, prior)[:1]]
     clusters = len(models[0]["final"]["classes"])
     figure = Figure(figsize=(0.8 * clusters + 2, 0.8 * len(rows) + 0.5), layout="constrained", dpi=160)
     panels = figure.subplots(len(rows), clusters, squeeze=False)
