@@ -11,7 +11,8 @@ import pytest
 from scipy import linalg, stats
 
 from diffurn.experiments import pairs_scores
-from diffurn.experiments.pairs_scores import Latents, adjusted_accuracy, disentanglement, downstream, reference_errors, squared_errors
+from diffurn.experiments.pairs_records import references
+from diffurn.experiments.pairs_scores import Latents, adjusted_accuracy, disentanglement, downstream, squared_errors
 
 SIZES = (2, 3, 4)
 PAIRS, TRAIN = 7000, 1000
@@ -254,7 +255,7 @@ def test_squared_errors_need_a_pair() -> None:
 @pytest.mark.parametrize("shares", [{3: 1.0}, {0: 0.25, 1: 0.25, 3: 0.25, 5: 0.25}, dict.fromkeys(range(1, 7), 1 / 6), {0: 0.9, 6: 0.1}])
 @pytest.mark.parametrize("size", [7, 10])
 def test_reference_errors_are_those_of_brute_force(shares: dict[int, float], size: int) -> None:
-    found = reference_errors(shares, 7, size)
+    found = {name: (each.shared_error, each.independent_error) for name, each in references(shares, shares, 7, size).items()}
     chosen = np.arange(size + 1)
     s, share = np.array(list(shares)), np.array(list(shares.values()))
     shared, independent = (s[:, None] - (size - chosen)) ** 2, (7 - s[:, None] - chosen) ** 2

@@ -8,7 +8,7 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from diffurn.experiments.pairs_scores import reference_errors, squared_errors
+from diffurn.experiments.pairs_scores import squared_errors
 
 Model = dict[str, Any]
 # What tells the models of a study apart, in the records of training and of scoring alike.
@@ -184,7 +184,8 @@ def shares_over_all(models: Sequence[Model]) -> dict[int, float]:
 def references(shares: Mapping[int, float], everywhere: Mapping[int, float], factors: int, latents: int) -> dict[str, Reference]:
     """The answers that every method is measured by, on pairs that share s factors with probability shares[s].
 
-    The best constant is one k̂, and apart from it one ŝ, for all pairs of the study: what can be had without looking.
+    The best constant is one k̂, and apart from it one ŝ, for all pairs of the study: what can be had without looking. "ω = 1" draws k̂ from
+    the urn that no model has touched, m = (d, d) and n = d, whatever the pair. The oracle has k̂ = F − s, and so ŝ = s + d − F.
 
     Args:
         shares: probabilities by s.
@@ -197,14 +198,15 @@ def references(shares: Mapping[int, float], everywhere: Mapping[int, float], fac
         >>> references(everywhere, everywhere, factors=7, latents=10)["best constant"]
         Reference(independent=5, estimate=2, shared_error=3.75, independent_error=3.75)
     """
-    errors = reference_errors(shares, factors, latents)
     mean = sum(share * shared for shared, share in shares.items())
     independent = min(range(latents + 1), key=lambda number: _distance(everywhere, factors - number))
     estimate = min(range(latents + 1), key=lambda number: _distance(everywhere, number))
+    central = [math.comb(latents, k) ** 2 for k in range(latents + 1)]  # C(d, k) C(d, d − k), over C(2d, d)
+    untouched = squared_errors({str(shared): [share * weight for weight in central] for shared, share in shares.items()}, factors)
     return {
         "best constant": Reference(independent, estimate, _distance(shares, estimate), _distance(shares, factors - independent)),
-        "ω = 1": Reference(latents / 2, latents / 2, *errors["ω = 1"]),
-        "oracle": Reference(factors - mean, latents - factors + mean, *errors["oracle"]),
+        "ω = 1": Reference(latents / 2, latents / 2, *untouched),
+        "oracle": Reference(factors - mean, latents - factors + mean, float((latents - factors) ** 2), 0.0),
     }
 
 

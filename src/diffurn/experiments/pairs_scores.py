@@ -199,24 +199,3 @@ def squared_errors(counts: Mapping[str, Sequence[float]], factors: int) -> tuple
     shared = math.fsum(number * (s - (latents - k)) ** 2 for s, latents, k, number in pairs)
     independent = math.fsum(number * (factors - s - k) ** 2 for s, latents, k, number in pairs)
     return shared / total, independent / total
-
-
-def reference_errors(shares: Mapping[int, float], factors: int, latents: int) -> dict[str, tuple[float, float]]:
-    """`squared_errors` of three answers that need no training, when s has the distribution `shares`.
-
-    "best constant" is the whole number that is best, for each of the two errors its own; "ω = 1" draws k̂ from the urn that no model has
-    touched, m = (d, d) and n = d, whatever the pair; "oracle" has k̂ = F - s, and so ŝ = s + d - F.
-
-    Example:
-        >>> reference_errors({0: 0.5, 2: 0.5}, factors=2, latents=3)
-        {'best constant': (1.0, 1.0), 'ω = 1': (1.7, 1.7), 'oracle': (1.0, 0.0)}
-    """
-
-    def errors(law: Sequence[int]) -> tuple[float, float]:
-        return squared_errors({str(s): [share * weight for weight in law] for s, share in shares.items()}, factors)
-
-    constants = [errors([int(k == constant) for k in range(latents + 1)]) for constant in range(latents + 1)]
-    best_shared, best_independent = (min(column) for column in zip(*constants, strict=True))
-    central = [math.comb(latents, k) ** 2 for k in range(latents + 1)]  # C(d, k) C(d, d - k), over C(2d, d)
-    oracle = (float((latents - factors) ** 2), 0.0)
-    return {"best constant": (best_shared, best_independent), "ω = 1": errors(central), "oracle": oracle}
