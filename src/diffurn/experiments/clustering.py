@@ -79,7 +79,8 @@ class Options:
         device: where to train.
     """
 
-    FREE: ClassVar[tuple[str, ...]] = ("data", "budget_seconds", "compiled", "device")  # may change when a run is resumed
+    # These may change when a run is resumed.
+    FREE: ClassVar[tuple[str, ...]] = ("data", "budget_seconds", "compiled", "device")
 
     dataset: Literal["mnist", "fashion-mnist", "digits"] = "mnist"
     data: str | None = None

@@ -30,8 +30,8 @@ from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments import harness, pairs_figure, pairs_tables
 from diffurn.experiments.environment import wait_for
 from diffurn.experiments.harness import Engine, Progress, Results, RunError, Table, Workspace
-from diffurn.experiments.pairs_evaluation import Findings, evaluate, pictures_of, test_draws
-from diffurn.experiments.pairs_scores import downstream
+from diffurn.experiments.pairs_evaluation import evaluate, fresh_draws, pictures_of
+from diffurn.experiments.pairs_scores import Latents, downstream
 from diffurn.experiments.pairs_training import PairDraws, PairTraining, Source
 from diffurn.experiments.records import rounded
 from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
@@ -40,6 +40,7 @@ from diffurn.models.views import method_named
 
 NAME = "pairs"
 LATENTS_FILE = "latents.npz"
+NO_SCORES = {"shared_accuracy": None, "independent_accuracy": None, "whole_accuracy": None, "disentanglement": None}
 
 
 @dataclass(frozen=True)
@@ -75,14 +76,8 @@ class Options:
         device: where to train.
     """
 
-    FREE: ClassVar[tuple[str, ...]] = (
-        "data",
-        "pictures",
-        "workers",
-        "budget_seconds",
-        "compiled",
-        "device",
-    )  # may change on resuming
+    # These may change when a run is resumed.
+    FREE: ClassVar[tuple[str, ...]] = ("data", "pictures", "workers", "budget_seconds", "compiled", "device")
 
     dataset: Literal["arm", "sprites", "mpi3d_toy"] = "arm"
     data: str | None = None
@@ -199,9 +194,8 @@ def _source(options: Options, images: FactorImages, chosen: list[Member], device
     if options.held and options.dataset == "arm":
         there = held(there, device)
     numbers = torch.tensor([member.shared for member in chosen], device=device)
-    return Source(
-        there, torch.tensor(images.sizes, device=device), numbers, options.sampler, [(member.shared, member.seed) for member in chosen]
-    )
+    alike = [(member.shared, member.seed) for member in chosen]
+    return Source(there, torch.tensor(images.sizes, device=device), numbers, options.sampler, alike)
 
 
 def _training(options: Options, chosen: list[Member], source: Source, seeds: list[int]) -> PairTraining:
@@ -230,7 +224,7 @@ class Study:
         self.members = stacks(options)[name]
         source = _source(options, _images(options), self.members, workspace.device)
         self.training = _training(options, self.members, source, [_seed(options, member.shared, member.seed) for member in self.members])
-        self.draws = test_draws(self.training, options.test_pairs, _seed(options, RANDOM, -1), options.latent)
+        self.draws = fresh_draws(self.training, options.test_pairs, _seed(options, RANDOM, -1), options.latent)
         fields = ("step", *Losses._fields)
         self.found: list[dict[str, Any]] = [{"stopped_after": None, "curve": {name: [] for name in fields}} for _ in self.members]
         self.saved_step = 0
@@ -240,15 +234,15 @@ class Study:
             self.training.load_state(saved["training"])
             self.found, self.saved_step = saved["found"], self.training.step
         train(self.training, self.options.steps, self.options.evaluate_every, self.clock, self._at_mark, self._note_broken, self._save)
-        findings = evaluate(self.training, self.draws)
-        self._keep(findings)
+        finals, latents = evaluate(self.training, self.draws)
+        self._keep(latents)
         source = self.training.source.images
         return {
             "dataset": self.options.dataset,
             "factors": list(source.names),
             "shape": list(source.shape),
             "steps": self.options.steps,
-            "models": self._models(findings),
+            "models": self._models(finals),
         }
 
     def _at_mark(self) -> None:
@@ -288,7 +282,7 @@ class Study:
         if find_spec("tensorboard") is not None:  # nice to have, not needed
             self.workspace.scalars(step, **logged)
 
-    def _models(self, findings: Findings) -> list[dict[str, Any]]:
+    def _models(self, finals: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Pictures are large, so they are kept of the first seed and one number of shared factors alone."""
         shared = self.options.shared[len(self.options.shared) // 2]
         whole = [found["stopped_after"] is None for found in self.found]
@@ -296,14 +290,14 @@ class Study:
         pictures = pictures_of(self.training, self.draws, shown) if shown and self.options.pictures else {}
         models = []
         for i, (member, found) in enumerate(zip(self.members, self.found, strict=True)):
-            final = findings.finals[i] if whole[i] else None
+            final = finals[i] if whole[i] else None
             models.append({**_setting(member), **found, "final": final, "pictures": pictures.get(i)})
         return models
 
-    def _keep(self, findings: Findings) -> None:
+    def _keep(self, latents: Latents) -> None:
         """For the unit that scores."""
         running = self.training.active.cpu().numpy()
-        np.savez_compressed(self.workspace.directory / LATENTS_FILE, running=running, **findings._asdict() | {"finals": []})
+        np.savez_compressed(self.workspace.directory / LATENTS_FILE, running=running, **latents._asdict())
 
 
 def _setting(member: Member) -> dict[str, Any]:
@@ -322,7 +316,7 @@ def _score(options: Options, name: str, workspace: Workspace) -> dict[str, Any]:
     file = workspace.directory.parent / f"train-{name}" / LATENTS_FILE
     try:
         with np.load(file) as content:
-            found = Findings(**{field: content[field] for field in Findings._fields})
+            found = Latents(**{field: content[field] for field in Latents._fields})
             running = content["running"].tolist()
     except (OSError, KeyError, ValueError) as error:
         advice = "delete the record of the training unit to make them anew"
@@ -331,12 +325,9 @@ def _score(options: Options, name: str, workspace: Workspace) -> dict[str, Any]:
     workers = options.workers or os.cpu_count() or 1
     scores = []
     for number, (member, whole) in enumerate(zip(stacks(options)[name], running, strict=True)):
-        own = downstream(found.latents(number), options.score_train, sizes, workers) if whole else NO_SCORES
+        own = downstream(found.of_model(number), options.score_train, sizes, workers) if whole else NO_SCORES
         scores.append({**_setting(member), **own})
     return {"models": scores}
-
-
-NO_SCORES = {"shared_accuracy": None, "independent_accuracy": None, "whole_accuracy": None, "disentanglement": None}
 
 
 def _speeds(options: Options, workspace: Workspace) -> dict[str, Any]:

@@ -22,28 +22,7 @@ LOSS_PAIRS, PROFILE_PAIRS, PICTURED_PAIRS = 4096, 512, 6
 TRAVERSED = (-2.0, 2.0, 7)  # from, to, steps
 
 
-class Findings(NamedTuple):
-    """Of a whole stack, on pairs that are the same for all models with one number of shared factors.
-
-    Attributes:
-        finals: the field `final` of every model's record.
-        means, log_variances: of both views, (S, N, 2, d), half precision.
-        independent: (S, N, d), bool.
-        factors: of each model's pairs, (S, N, 2, F); shared: (S, N, F), bool.
-    """
-
-    finals: list[dict[str, Any]]
-    means: np.ndarray
-    log_variances: np.ndarray
-    independent: np.ndarray
-    factors: np.ndarray
-    shared: np.ndarray
-
-    def latents(self, model: int) -> Latents:
-        return Latents(self.means[model], self.log_variances[model], self.independent[model], self.factors[model], self.shared[model])
-
-
-def test_draws(training: PairTraining, pairs: int, seed: int, latent: int) -> Draws:
+def fresh_draws(training: PairTraining, pairs: int, seed: int, latent: int) -> Draws:
     """The randomness of `pairs` pairs, (1, N, …), the same for every model."""
     device = training.temperature.device
     generator = torch.Generator(device).manual_seed(seed)
@@ -52,9 +31,6 @@ def test_draws(training: PairTraining, pairs: int, seed: int, latent: int) -> Dr
     gumbel = torch.rand(1, pairs, latent + 1, generator=generator, device=device)
     to_gumbel_(gumbel)
     return Draws(uniforms, normal, gumbel)
-
-
-test_draws.__test__ = False  # type: ignore[attr-defined]  # pytest shall not take it for a test
 
 
 class _Batch(NamedTuple):
@@ -77,8 +53,8 @@ def _batches(training: PairTraining, draws: Draws, size: int) -> Iterator[_Batch
 
 
 @torch.no_grad()
-def evaluate(training: PairTraining, draws: Draws, chunk: int = 256) -> Findings:
-    """Everything about the models but their pictures."""
+def evaluate(training: PairTraining, draws: Draws, chunk: int = 256) -> tuple[list[dict[str, Any]], Latents]:
+    """Everything about the models but their pictures: the field `final` of each one's record, and the latents of the whole stack."""
     model, models = training.model, len(training.temperature)
     losses, profiles, costs = [], [], []
     rows: list[tuple[np.ndarray, ...]] = []
@@ -97,7 +73,7 @@ def evaluate(training: PairTraining, draws: Draws, chunk: int = 256) -> Findings
     active = (torch.stack(costs).mean(0) > ACTIVE_NATS).sum(-1).tolist()
     common = zip(torch.stack(losses).mean(0).tolist(), active, torch.stack(profiles).mean(0).tolist(), strict=True)
     finals = [_final(*numbers, chosen[number], shared[number]) for number, numbers in zip(range(models), common, strict=True)]
-    return Findings(finals, means, log_variances, chosen, factors, shared)
+    return finals, Latents(means, log_variances, chosen, factors, shared)
 
 
 def _final(losses: list[float], active: int, profile: list[float], independent: np.ndarray, shared: np.ndarray) -> dict[str, Any]:

@@ -77,7 +77,7 @@ def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
     Args:
         records: of the units ``train-…`` and ``score-…``; the latter may be missing.
     """
-    scored = {_setting(model): model for model in _models(records, "score-")}
+    scored = {_setting(model): model for unit, record in records.items() if unit.startswith("score-") for model in record["models"]}
     models = []
     for unit, record in records.items():
         for model in record["models"] if unit.startswith("train-") else ():
@@ -87,10 +87,6 @@ def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
                 about["final_temperature"] = None
             models.append({**model, **about, **{name: scores.get(name) for name in SCORES}, **_found(model["final"], about["factors"])})
     return models
-
-
-def _models(records: Mapping[str, Mapping[str, Any]], kind: str) -> list[Model]:
-    return [model for unit, record in records.items() if unit.startswith(kind) for model in record["models"]]
 
 
 def _setting(model: Model) -> tuple[Any, ...]:

@@ -17,13 +17,17 @@ _FOREST = {"n_estimators": 10, "max_features": None, "min_samples_leaf": 20, "ra
 
 
 class Latents(NamedTuple):
-    """What one model makes of N pairs; the first pairs train the classifiers, the rest test them."""
+    """What one model makes of N pairs; the first pairs train the classifiers, the rest test them. Of a stack, all begin with (S, …)."""
 
     means: np.ndarray  # (N, 2, d) the encoder's, of both views, before they are averaged
     log_variances: np.ndarray  # (N, 2, d)
     independent: np.ndarray  # (N, d) bool: the latents that the method calls independent
     factors: np.ndarray  # (N, 2, F) integers
     shared: np.ndarray  # (N, F) bool: truly equal in both views
+
+    def of_model(self, number: int) -> Latents:
+        """One model's, from those of a stack."""
+        return Latents(*(values[number] for values in self))
 
 
 class _Task(NamedTuple):
