@@ -197,6 +197,12 @@ def test_a_prior_nobody_knows_is_refused(name: str) -> None:
         prior_named(name)
 
 
+@pytest.mark.parametrize("detail", ["meen", "foo", "2m", "1.5.2n"])
+def test_a_detail_nobody_knows_is_refused_with_the_known_ones(detail: str) -> None:
+    with pytest.raises(ValueError, match=rf"has a detail '{detail}': known are 0\.2n, 1n, 2n, …, inf, pi, .*, merged"):
+        prior_named(f"hypergeometric-mean-{detail}")
+
+
 def tiny_stack(names: list[str], samples: int = 12) -> VaDE:
     model = VaDE([prior_named(name) for name in names], pixels=9, widths=(7, 6), latent=3, clusters=4, batch_size=samples)
     with torch.no_grad():

@@ -21,6 +21,7 @@ All functions work on a stack of S models: log-weights ``(S, K)``, responsibilit
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass
 from typing import ClassVar, Literal, Protocol, get_args
 
@@ -196,6 +197,9 @@ class _Urn:
         return -0.5 * (torch.polygamma(1, room + 1) * (q * (1 - q)).sum(-2)).sum(-1)
 
 
+_WORDS = {"shares": get_args(Shares), "counts": get_args(Counts), "conditionals": get_args(Conditionals)}
+
+
 def prior_named(name: str) -> Prior:
     """The prior a name stands for: ``uniform``, ``categorical``, or ``hypergeometric`` with details behind dashes, in any order.
 
@@ -212,9 +216,8 @@ def prior_named(name: str) -> Prior:
     if kind != "hypergeometric":
         raise ValueError(f"there is no prior {name!r}: choose uniform, categorical or hypergeometric, the last with details as in -2n-mean")
     given: dict[str, float | str] = {}
-    choices = {"shares": get_args(Shares), "counts": get_args(Counts), "conditionals": get_args(Conditionals)}
     for detail in details:
-        field = next((field for field, values in choices.items() if detail in values), "balls")
+        field = next((field for field, words in _WORDS.items() if detail in words), "balls")
         if field in given:
             raise ValueError(f"the prior {name!r} has two words for one thing, the second of them {detail!r}")
         given[field] = _balls(name, detail) if field == "balls" else detail
@@ -222,10 +225,10 @@ def prior_named(name: str) -> Prior:
 
 
 def _balls(name: str, detail: str) -> float:
-    try:
-        return math.inf if detail == "inf" else float(detail.removesuffix("n")) if detail.endswith("n") else float("nan")
-    except ValueError:
-        raise ValueError(f"the prior {name!r} has a detail {detail!r}: known are 0.2n, 1n, 2n, …, inf, pi, mean, hard, soft, ...") from None
+    if matched := re.fullmatch(r"(inf)|(\d+\.?\d*)n", detail):
+        return float(matched[1] or matched[2])
+    words = [word for choices in _WORDS.values() for word in choices]
+    raise ValueError(f"the prior {name!r} has a detail {detail!r}: known are 0.2n, 1n, 2n, …, inf, {', '.join(words)}")
 
 
 def drawn_counts(log_q: Tensor, gumbel: Tensor, temperature: Tensor, hard: bool) -> Tensor:

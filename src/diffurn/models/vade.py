@@ -91,7 +91,7 @@ class VaDE(nn.Module):
         return -0.5 * (terms.sum(-1) + self.latent * math.log(2 * math.pi))
 
     def forward(self, x: Tensor, normal: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
-        """`elbo`."""
+        """`elbo`, which ``functional_call`` reaches by this name."""
         return self.elbo(x, normal, gumbel, temperature)
 
     def elbo(self, x: Tensor, normal: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
