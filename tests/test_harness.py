@@ -101,6 +101,15 @@ def test_a_run_leaves_options_environment_records_tables_and_figures(uninterrupt
     assert [step for step, _ in logged(uninterrupted, "steps0", "distance")] == list(range(40))
 
 
+def test_without_tensorboard_nothing_is_logged_and_all_else_is_the_same(
+    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("diffurn.experiments.workspace._HAS_TENSORBOARD", False)
+    tiny.run(tiny.Options(), tmp_path / "run")
+    assert not (tmp_path / "run" / "logs").exists()
+    assert files(tmp_path / "run") == files(uninterrupted)
+
+
 def test_without_a_directory_the_results_are_the_same_and_nothing_is_kept(uninterrupted: Path, tmp_path: Path) -> None:
     before = set(tmp_path.rglob("*"))
     results = tiny.run(tiny.Options())

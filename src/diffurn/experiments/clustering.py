@@ -18,7 +18,6 @@ import base64
 import os
 import sys
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -313,8 +312,7 @@ class Study:
                 means[prior] = sum(values) / len(values)
         listed = ", ".join(f"{prior} {100 * value:.1f}" for prior, value in means.items())
         self.clock.tell(f"{version_name(self.version)}, epoch {self._epoch}: accuracy {listed}{self.clock.speed(self.training.step)}")
-        if find_spec("tensorboard") is not None:  # nice to have, not needed
-            self.workspace.scalars(self._epoch, **{f"accuracy-{100 * self.version:g}/{prior}": value for prior, value in means.items()})
+        self.workspace.scalars(self._epoch, **{f"accuracy-{100 * self.version:g}/{prior}": value for prior, value in means.items()})
 
 
 def _data(options: Options) -> Images:

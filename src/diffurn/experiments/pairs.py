@@ -15,7 +15,6 @@ import os
 import sys
 import time
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, ClassVar, Literal, NamedTuple
 
@@ -279,8 +278,7 @@ class Study:
                     logged |= {f"loss-{number_name(shared)}/{method}": loss, f"independent-{number_name(shared)}/{method}": independent}
         step = self.training.step
         self.clock.tell(f"step {step}: {' '.join(told)}{self.clock.speed(step)}")
-        if find_spec("tensorboard") is not None:  # nice to have, not needed
-            self.workspace.scalars(step, **logged)
+        self.workspace.scalars(step, **logged)
 
     def _models(self, finals: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Pictures are large, so they are kept of the first seed and one number of shared factors alone."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import shutil
 import time
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import torch
 
 from diffurn.experiments.records import RunError, write_atomically
 
+_HAS_TENSORBOARD = find_spec("tensorboard") is not None
 Logged = tuple[int, float, dict[str, float]]
 
 
@@ -51,7 +53,7 @@ class Workspace:
         return self._seconds_before + time.perf_counter() - self._started
 
     def scalars(self, step: int, **values: Any) -> None:
-        """Logs numbers for TensorBoard: ``workspace.scalars(step, loss=loss, accuracy=0.9)``."""
+        """Logs numbers for TensorBoard, where it is installed: ``workspace.scalars(step, loss=loss, accuracy=0.9)``."""
         entry = (step, time.time(), {name: float(value) for name, value in values.items()})
         self._logged.append(entry)
         self._write([entry])
@@ -94,6 +96,8 @@ class Workspace:
                 raise RunError(f"{self._log} cannot be written: {error.strerror or error}") from error
 
     def _write(self, entries: list[Logged]) -> None:
+        if not _HAS_TENSORBOARD:
+            return
         try:
             for step, when, values in entries:
                 for name, value in values.items():
@@ -103,9 +107,7 @@ class Workspace:
 
     def _summary_writer(self) -> Any:
         if self._writer is None:
-            try:
-                from torch.utils.tensorboard.writer import SummaryWriter
-            except ImportError as missing:
-                raise RunError("logging scalars needs tensorboard: pip install 'diffurn[experiments]'") from missing
+            from torch.utils.tensorboard.writer import SummaryWriter
+
             self._writer = SummaryWriter(str(self._log), flush_secs=30)
         return self._writer
