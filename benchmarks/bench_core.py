@@ -30,9 +30,9 @@ def urns(
     return FisherHypergeometric(torch.full((groups,), group_size), draws, log_weights=log_weights, estimator=estimator)
 
 
-def measure(benchmark: Any, items: int, job: Callable[[], object]) -> None:
+def measure(benchmark: Any, items: int, job: Callable[[], object], rounds: int = 7, warmup_rounds: int = 2) -> None:
     benchmark.extra_info["items"] = items
-    benchmark.pedantic(job, rounds=7, warmup_rounds=2)
+    benchmark.pedantic(job, rounds=rounds, warmup_rounds=warmup_rounds)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from bench_core import measure, random_log_weights, urns
 
-from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
+from diffurn import CovarianceST, GumbelSoftmax
 from diffurn.estimators import Estimator
 
 ESTIMATORS: dict[str, Estimator] = {
@@ -40,7 +40,6 @@ def bench_gumbel_where_the_released_code_runs_out_of_memory(benchmark: Any) -> N
     log_weights = random_log_weights(128, 10).requires_grad_()
 
     def job() -> None:
-        urn = FisherHypergeometric([6_000] * 10, 20_000, log_weights=log_weights, estimator=GumbelSoftmax(1.0, conditionals="merged"))
-        urn.rsample().square().sum().backward()
+        urns(128, 10, 6_000, 20_000, log_weights, ESTIMATORS["gumbel-merged"]).rsample().square().sum().backward()
 
     measure(benchmark, 128, job)

@@ -12,17 +12,12 @@ from typing import Any
 import pytest
 import torch
 from bench_core import measure, random_log_weights
+from bench_estimators import ESTIMATORS
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
-from diffurn.estimators import Estimator
+from diffurn import FisherHypergeometric
 
-ESTIMATORS: dict[str, Estimator] = {
-    "covariance": CovarianceST(),
-    "gumbel-merged": GumbelSoftmax(1.0, conditionals="merged"),
-    "gumbel-exact": GumbelSoftmax(1.0, conditionals="exact"),
-}
 URNS = {"B64-c2-m10": (64, [10, 10], 10), "B64-c3-m10": (64, [10, 10, 10], 15), "B64-c5-m5": (64, [5] * 5, 12)}
 STEPS: dict[str, Callable[[FisherHypergeometric], Tensor]] = {
     "rsample": lambda urn: urn.rsample().square().sum(),

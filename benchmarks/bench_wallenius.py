@@ -5,35 +5,30 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import torch
+from bench_core import measure, random_log_weights
 
 from diffurn import WalleniusHypergeometric
 
 
 def urns(number: int, group_size: int = 200) -> WalleniusHypergeometric:
-    generator = torch.Generator().manual_seed(0)
-    log_weights = torch.randn(number, 3, generator=generator, dtype=torch.float64)
-    return WalleniusHypergeometric([group_size] * 3, 9 * group_size // 10, log_weights=log_weights)
+    return WalleniusHypergeometric([group_size] * 3, 9 * group_size // 10, log_weights=random_log_weights(number, 3))
 
 
 @pytest.mark.parametrize("group_size", [200, 1_000_000])
 def bench_log_prob(benchmark: Any, group_size: int) -> None:
     many = urns(20_000, group_size)
     counts = many.sample()
-    benchmark.extra_info["items"] = 20_000
-    benchmark.pedantic(lambda: many.log_prob(counts), rounds=5, warmup_rounds=1)
+    measure(benchmark, 20_000, lambda: many.log_prob(counts), rounds=5, warmup_rounds=1)
 
 
 @pytest.mark.parametrize("group_size", [200, 1_000_000])
 def bench_one_draw_of_each_of_many_urns(benchmark: Any, group_size: int) -> None:
     many = urns(20_000, group_size)
-    benchmark.extra_info["items"] = 20_000
-    benchmark.pedantic(many.sample, rounds=5, warmup_rounds=1)
+    measure(benchmark, 20_000, many.sample, rounds=5, warmup_rounds=1)
 
 
 @pytest.mark.parametrize("group_size", [200, 1_000_000])
 @pytest.mark.parametrize("moment", ["mean", "covariance_matrix"])
 def bench_moments(benchmark: Any, moment: str, group_size: int) -> None:
     many = urns(500, group_size)
-    benchmark.extra_info["items"] = 500
-    benchmark.pedantic(lambda: getattr(many, moment), rounds=3, warmup_rounds=1)
+    measure(benchmark, 500, lambda: getattr(many, moment), rounds=3, warmup_rounds=1)

@@ -9,6 +9,7 @@ from pathlib import Path
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+ROOT = Path(__file__).parents[1]
 LIBRARY = "library"
 HEAD = """# Packages that diffurn builds on
 
@@ -61,7 +62,7 @@ def main() -> None:
         by = [LIBRARY] if LIBRARY in users[name] else users[name]
         lines.append(f"| {name} | {metadata.version(name).partition('+')[0]} | {licence(name)} | {', '.join(by)} |")
     system = f"{platform.system()} with Python {platform.python_version()}"
-    Path("THIRD_PARTY.md").write_text(HEAD.format(system=system) + "\n".join(lines) + "\n", encoding="utf-8")
+    (ROOT / "THIRD_PARTY.md").write_text(HEAD.format(system=system) + "\n".join(lines) + "\n", encoding="utf-8")
     print(f"THIRD_PARTY.md: {len(lines)} packages")
 
 
