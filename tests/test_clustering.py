@@ -21,7 +21,7 @@ from diffurn.experiments.clustering_scores import confusion, correlation, scores
 from diffurn.experiments.clustering_training import Schedule, Training, assigned_clusters
 from diffurn.experiments.harness import RunError
 from diffurn.models.priors import prior_named
-from diffurn.models.stacked import Batches
+from diffurn.models.steps import Batches
 from diffurn.models.vade import VaDE
 from test_images import idx
 

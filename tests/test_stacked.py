@@ -8,7 +8,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from diffurn.models.stacked import Batches, Replayed, StackedAdam, StackedLinear, glorot_, half_copies, stacked_layers, through
+from diffurn.models.stacked import StackedLinear, glorot_, half_copies, stacked_layers, through
+from diffurn.models.steps import Batches, Replayed, StackedAdam
 
 
 def test_a_stacked_layer_is_one_layer_per_model() -> None:

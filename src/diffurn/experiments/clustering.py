@@ -37,7 +37,7 @@ from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
 from diffurn.models.mixtures import SharedUrn, fit_mixtures
 from diffurn.models.pretraining import Autoencoder, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import prior_named
-from diffurn.models.stacked import Batches
+from diffurn.models.steps import Batches
 from diffurn.models.vade import VaDE
 
 NAME = "clustering"

@@ -11,7 +11,8 @@ from torch.func import functional_call
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments.stack_training import StackTraining
 from diffurn.models.pretraining import as_pixels
-from diffurn.models.stacked import Batches, StackedAdam, half_copies
+from diffurn.models.stacked import half_copies
+from diffurn.models.steps import Batches, StackedAdam
 from diffurn.models.vade import VaDE
 
 

@@ -15,7 +15,7 @@ from diffurn.experiments.pairs_training import Draws, PairTraining, facts_of
 from diffurn.experiments.pictures import packed
 from diffurn.experiments.records import rounded
 from diffurn.models.pair_vae import Losses, PairVAE, standard_kl
-from diffurn.models.stacked import to_gumbel_
+from diffurn.models.steps import to_gumbel_
 
 ACTIVE_NATS = 0.01
 LOSS_PAIRS, PROFILE_PAIRS, PICTURED_PAIRS = 4096, 512, 6

@@ -14,7 +14,7 @@ from diffurn.data.pairs import Pairs, Sampler, draw_pairs, uniforms_per_pair
 from diffurn.estimators import ExponentialAnnealing
 from diffurn.experiments.stack_training import BLOCK, StackTraining
 from diffurn.models.pair_vae import Facts, Losses, Noise, PairVAE
-from diffurn.models.stacked import Blocks, StackedAdam
+from diffurn.models.steps import Blocks, StackedAdam
 
 
 class Draws(NamedTuple):

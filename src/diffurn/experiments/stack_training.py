@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from diffurn.experiments.records import RunError
-from diffurn.models.stacked import Blocks, Replayed, StackedAdam
+from diffurn.models.steps import Blocks, Replayed, StackedAdam
 
 # Steps between two looks at the clock, at the schedules and for models that broke down.
 BLOCK = 128

@@ -11,7 +11,8 @@ from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits, dropout, mse_loss
 
 from diffurn.models.mixtures import Mixture
-from diffurn.models.stacked import Batches, Replayed, glorot_, linear_layers, rectified, stacked_layers
+from diffurn.models.stacked import glorot_, linear_layers, rectified, stacked_layers
+from diffurn.models.steps import Batches, Replayed
 from diffurn.models.vade import VaDE
 
 # Steps prepared at once.
