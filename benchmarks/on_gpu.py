@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from diffurn import FisherHypergeometric
+from diffurn.experiments.bench_measure import peak_tensor_bytes
+from diffurn.models.steps import Replayed
 
 CUDA = torch.device("cuda")
 # Urns, groups, balls of each, draws: what the paper's released code takes for a draw and its gradient on one H200, in ms.
@@ -33,27 +35,9 @@ def milliseconds(job: Callable[[], object], calls: int = 20) -> float:
 
 def captured(job: Callable[[], object]) -> Callable[[], None]:
     """Replays of what the job launches."""
-    aside = torch.cuda.Stream()
-    aside.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(aside):
-        job()
-    torch.cuda.current_stream().wait_stream(aside)
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        job()
-    return graph.replay
-
-
-def megabytes(job: Callable[[], object]) -> float:
-    """The most memory that the job takes beyond what was there."""
-    job()
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    job()
-    torch.cuda.synchronize()
-    return (torch.cuda.max_memory_allocated() - before) / 1e6
+    replayed = Replayed(job, CUDA)
+    replayed.run(Replayed.WARM_UP + 1)
+    return lambda: replayed.run(1)
 
 
 def draw_and_gradient(urns: int, groups: int, size: int, draws: int) -> Callable[[], object]:
@@ -85,7 +69,7 @@ def training_step(way: Callable[[Tensor], Tensor]) -> Callable[[], None]:
 def steps() -> Iterator[tuple[str, str]]:
     for shape, theirs in STEPS.items():
         job = draw_and_gradient(*shape)
-        eager, peak, replayed = milliseconds(job), megabytes(job), milliseconds(captured(job))
+        eager, peak, replayed = milliseconds(job), peak_tensor_bytes(job, CUDA) / 1e6, milliseconds(captured(job))
         what = "draw and gradient of each of {:,} urns, c = {}, m = {}, n = {}".format(*shape)
         faster = f" ({theirs / eager:.0f} and {theirs / replayed:.0f} times faster)" if theirs else ""
         yield what, f"{eager:.2f} ms, captured {replayed:.3f} ms{faster}; {peak:.1f} MB"
