@@ -224,10 +224,10 @@ class Study:
         seeds = range(self.options.seeds)
         autoencoder, rows = self._autoencoder()
         latents = [autoencoder.latents(self.train[self.items], row) for row in rows]
-        urn = self.options.mixture_urn
-        workers = min(len(seeds) * (1 if urn is None else urn.starts), os.cpu_count() or 1)
-        self.clock.tell(f"fitting {len(seeds)} mixtures with {workers} workers")
-        mixtures = fit_mixtures(latents, CLASSES, [self.options.seed + seed for seed in seeds], workers, urn)
+        self.clock.tell(f"fitting {len(seeds)} mixtures")
+        mixtures = fit_mixtures(
+            latents, CLASSES, [self.options.seed + seed for seed in seeds], os.cpu_count() or 1, self.options.mixture_urn
+        )
         place = [member.seed for member in self.members]
         start_from(self._model, autoencoder, [rows[i] for i in place], [mixtures[i] for i in place], [self._seed(seed) for seed in place])
 
