@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import torch
 from mpmath import mp, mpf
 from torch import Tensor
+from torch.distributions import Distribution
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from urns import Urn
@@ -31,6 +32,16 @@ def assert_possible(counts: Tensor, urn: Urn) -> None:
     assert (whole >= 0).all()
     assert (whole <= torch.tensor(urn.drawable, device=counts.device)).all()
     assert (whole.sum(-1) == urn.draws).all()
+
+
+def assert_dtype(urn: Distribution, found: Mapping[str, Tensor], reference: Mapping[str, Tensor], dtype: torch.dtype) -> None:
+    """Results are those of float64, the reference, rounded once; draws are possible and have the dtype, too."""
+    for name, result in found.items():
+        assert result.dtype == dtype, name
+        torch.testing.assert_close(result, reference[name].to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=1e-12)
+    for counts in (urn.sample((50,)), urn.rsample((50,)), urn.enumerate_support()):
+        assert counts.dtype == dtype
+        assert bool(urn.support.check(counts).all())
 
 
 def error(ours: float, exact: mpf) -> float:

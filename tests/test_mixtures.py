@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from scipy import optimize
 from torch import Tensor
 
+from diffurn.models import mixtures
 from diffurn.models.mixtures import Mixture, SharedUrn, fit_mixtures, fit_urn_mixture, urn_log_weights
 
 CENTRES = torch.tensor([[0.0, 0.0], [10.0, 0.0], [0.0, 10.0]], dtype=torch.float64)
@@ -53,13 +54,20 @@ def test_an_urn_with_little_room_parts_what_is_merged() -> None:
     assert math.isfinite(wide_bound)
 
 
-def test_the_best_of_several_starts_is_that_of_the_best_bound() -> None:
-    pytest.importorskip("sklearn")
+def test_the_bound_tells_a_merged_mixture_from_a_parted_one_and_the_best_of_several_starts_is_taken(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pytest.importorskip("threadpoolctl")
     latents = heaps(seed=3)
-    tight = [fit_urn_mixture(latents, start, 0.4) for start in (merged(latents), Mixture(CENTRES, torch.full((3, 2), 0.25)))]
+    starts = [merged(latents), Mixture(CENTRES, torch.full((3, 2), 0.25)), merged(latents)]
+    tight = [fit_urn_mixture(latents, start, 0.4) for start in starts]
     torch.testing.assert_close(tight[0][1], tight[1][1], rtol=1e-6, atol=0)
-    free = [fit_urn_mixture(latents, start, 2.0)[1] for start in (merged(latents), Mixture(CENTRES, torch.full((3, 2), 0.25)))]
+    free = [fit_urn_mixture(latents, start, 2.0)[1] for start in starts]
     assert free[1] > free[0] + 0.1
+    of_seed = iter(starts)
+    monkeypatch.setattr(mixtures, "fit_mixture", lambda *_: next(of_seed))
+    (best,) = fit_mixtures([latents], 3, [0], workers=1, urn=SharedUrn(2.0, starts=3))
+    assert_groups_are_found(best)
 
 
 @given(st.integers(2, 6), st.floats(0.01, 3.0), st.integers(0, 2**31), st.floats(0.1, 30.0))

@@ -50,16 +50,20 @@ def test_small_urns_have_no_more_outcomes_than_the_limit() -> None:
 # --------------------------------------------------------------------------------------------------------------------------------
 
 
+def assert_moments_agree(ours: oracles.Moments, exact: oracles.Moments, digits: int) -> None:
+    assert abs(ours.log_normalizer - exact.log_normalizer) <= mpf(10) ** -digits
+    for a, b in zip(ours.mean, exact.mean, strict=True):
+        assert abs(a - b) <= mpf(10) ** -digits * b
+    largest = max(abs(value) for value in exact.covariance.values())
+    assert all(abs(ours.covariance[pair] - exact.covariance[pair]) <= mpf(10) ** -20 * largest for pair in ours.covariance)
+
+
 @every_small_urn
 def test_the_contour_oracle_agrees_with_the_enumeration(urn: Urn) -> None:
     enumerated = oracles.enumeration(urn)
     ours, exact = oracles.moments(urn), enumerated.moments()
     with mp.workdps(60):
-        assert abs(ours.log_normalizer - exact.log_normalizer) <= mpf(10) ** -45
-        for a, b in zip(ours.mean, exact.mean, strict=True):
-            assert abs(a - b) <= mpf(10) ** -45 * b
-        largest = max(abs(value) for value in exact.covariance.values())
-        assert all(abs(ours.covariance[pair] - exact.covariance[pair]) <= mpf(10) ** -20 * largest for pair in ours.covariance)
+        assert_moments_agree(ours, exact, digits=45)
         for x in enumerated.outcomes[:: 1 + len(enumerated.outcomes) // 20]:
             assert abs(oracles.log_prob(urn, x) - enumerated.log_prob(x)) <= mpf(10) ** -45
         for group, marginal in enumerate(enumerated.marginals()[:2]):
@@ -80,11 +84,7 @@ def test_the_contour_entropy_and_kl_agree_with_the_enumeration(urn: Urn) -> None
 def test_the_contour_oracle_agrees_with_the_direct_sum_over_two_weights(urn: Urn) -> None:
     ours, exact = oracles.moments(urn), oracles.vandermonde(urn).moments()
     with mp.workdps(60):
-        assert abs(ours.log_normalizer - exact.log_normalizer) <= mpf(10) ** -40
-        for a, b in zip(ours.mean, exact.mean, strict=True):
-            assert abs(a - b) <= mpf(10) ** -40 * b
-        largest = max(abs(value) for value in exact.covariance.values())
-        assert all(abs(ours.covariance[pair] - exact.covariance[pair]) <= mpf(10) ** -20 * largest for pair in ours.covariance)
+        assert_moments_agree(ours, exact, digits=40)
 
 
 def test_the_strided_entropy_agrees_with_the_direct_sum_at_1e9_balls() -> None:

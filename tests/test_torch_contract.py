@@ -17,6 +17,7 @@ from torch.distributions import Distribution, Independent, kl_divergence
 import diffurn
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from diffurn.exact.chunks import in_chunks
+from distributions import assert_dtype
 
 SIZES, DRAWS, LOG_WEIGHTS, COUNTS = [3, 5, 4], 5, [0.3, -0.7, 0.1], [1.0, 3.0, 1.0]
 
@@ -213,13 +214,7 @@ def test_every_result_has_the_dtype_of_the_weights(dtype: torch.dtype, parameter
     urn = example.distribution(SIZES, DRAWS, **{parameter: values})
     reference = results(example.distribution(SIZES, DRAWS, **{parameter: values.double()}))
     assert urn.dtype == dtype
-    for name, result in results(urn).items():
-        assert result.dtype == dtype, name
-        # computed in float64 and rounded once
-        torch.testing.assert_close(result, reference[name].to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=1e-12)
-    for counts in (urn.sample((50,)), urn.rsample((50,)), urn.enumerate_support()):
-        assert counts.dtype == dtype
-        assert bool(urn.support.check(counts).all())
+    assert_dtype(urn, results(urn), reference, dtype)
 
 
 @every_distribution

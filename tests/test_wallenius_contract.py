@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.func import vmap
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
+from distributions import assert_dtype
 from test_bad_input import BAD_ARGUMENTS, BAD_VALUES, GOOD
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -77,12 +78,7 @@ def test_every_result_has_the_dtype_of_the_weights(dtype: torch.dtype, parameter
     values = torch.tensor([0.5, 1.5, 1.0], dtype=dtype, device=device)  # the same number in every dtype
     urn = WalleniusHypergeometric(SIZES, DRAWS, **{parameter: values})
     reference = results(WalleniusHypergeometric(SIZES, DRAWS, **{parameter: values.double()}))
-    for name, result in results(urn).items():
-        assert result.dtype == dtype, name
-        torch.testing.assert_close(result, reference[name].to(dtype), rtol=2 * torch.finfo(dtype).eps, atol=1e-12)
-    for counts in (urn.sample((50,)), urn.rsample((50,)), urn.enumerate_support()):
-        assert counts.dtype == dtype
-        assert bool(urn.support.check(counts).all())
+    assert_dtype(urn, results(urn), reference, dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
