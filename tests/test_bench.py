@@ -20,7 +20,7 @@ from scipy import stats
 from typer.testing import CliRunner
 
 from diffurn.cli import app
-from diffurn.experiments import bench, bench_biasedurn, bench_judge
+from diffurn.experiments import bench, bench_biasedurn, bench_judge, bench_measure
 from diffurn.experiments.bench_agreement import Judge, of_draws
 from diffurn.experiments.bench_cells import LAWS, OPERATIONS, Case, Problem, Sweep, sweeps
 from diffurn.experiments.bench_contenders import within_torch
@@ -96,6 +96,18 @@ def test_short_jobs_are_repeated_within_rounds_and_long_ones_run_once() -> None:
     assert short.peak_bytes == 100_000
     assert len(Fake("middle", "peer", lambda case, items: 0.4).job(problem, 100).measure(Limits(1.0)).rounds) == 2
     assert Fake("long", "peer", lambda case, items: 3.0).job(problem, 100).measure(Limits(1.0)).rounds == (3.0,)
+
+
+def test_what_a_device_takes_to_compile_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bench_measure, "wait_for", lambda device: None)
+    clock, durations = Clock(), iter([20.0])
+
+    def work() -> np.ndarray:
+        clock.now += next(durations, 0.4)
+        return np.zeros((1, 1))
+
+    measured = PythonJob(work, lambda run: None, torch.device("cuda"), clock).measure(Limits(1.0))
+    assert measured.rounds == pytest.approx((0.4, 0.4))
 
 
 def test_the_median_and_spread_are_those_of_the_rounds() -> None:

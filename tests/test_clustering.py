@@ -111,14 +111,15 @@ def test_the_learning_rate_falls_as_vades_does() -> None:
     assert constant.rate(12345) == pytest.approx(1e-4)
 
 
-def small_training(names: tuple[str, ...] = PRIORS, compiled: bool = False, half: bool = False) -> Training:
+def small_training(names: tuple[str, ...] = PRIORS, compiled: bool = False, half: bool = False, held_steps: int = 0) -> Training:
     torch.manual_seed(1)
     images = torch.randint(0, 256, (100, 9), dtype=torch.uint8)
     model = VaDE([prior_named(name) for name in names], 9, (8, 8), 3, 4, 20)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
     batches = Batches([torch.arange(100)] * len(names), list(range(len(names))), 20, 128, 3, 4)
-    return Training(model, images, batches, Schedule(1e-2, 1.0, 1, 0.0, ExponentialAnnealing(1.0, 0.5, 10)), compiled, half)
+    schedule = Schedule(1e-2, 1.0, 1, 0.0, ExponentialAnnealing(1.0, 0.5, 10), held_steps)
+    return Training(model, images, batches, schedule, compiled, half)
 
 
 def parameters_of(training: Training) -> list[torch.Tensor]:
@@ -134,6 +135,17 @@ def test_training_lowers_the_loss_of_every_model() -> None:
         last = training.read_measures()[:, 0]
     assert (last < first - 0.2).all()
     assert assigned_clusters(training.model, training.images, chunk=30).shape == (len(PRIORS), 100)
+
+
+def test_cluster_weights_stay_as_long_as_they_are_held() -> None:
+    training = small_training(held_steps=20)
+    start, means = training.model.log_weights.detach().clone(), training.model.means.detach().clone()
+    training.advance(20)
+    assert torch.equal(training.model.log_weights, start)
+    assert not torch.equal(training.model.means, means)
+    training.advance(40)
+    moved = (training.model.log_weights != start).all(1)
+    assert moved.tolist() == [prior_named(name).learned for name in PRIORS]
 
 
 def test_a_model_that_breaks_down_stops_and_the_others_do_not_notice() -> None:

@@ -69,6 +69,7 @@ class Options:
         mixture_balls: of each cluster in an urn that all items share when the mixture is fitted, per item, more than 1/K (see
             `diffurn.models.mixtures`); by default they share none, as in VaDE.
         mixture_starts: of such a fit, the best of which is taken.
+        held_epochs: as long the cluster weights stay equal, whatever the prior; in the paper they are learned from the start.
         layer_epochs: of our own pretraining, each layer.
         joint_epochs: of our own pretraining, all layers together.
         half: networks compute in bfloat16 (on a GPU).
@@ -100,6 +101,7 @@ class Options:
     evaluate_every: int = 10
     mixture_balls: float | None = None
     mixture_starts: int = 4
+    held_epochs: int = 0
     layer_epochs: int = 20
     joint_epochs: int = 100
     half: bool = True
@@ -120,6 +122,8 @@ class Options:
             raise ValueError(
                 f"mixture_balls is {self.mixture_balls}, but must be above {1 / CLASSES:g}, so that there is one for every item"
             )
+        if self.held_epochs < 0:
+            raise ValueError(f"held_epochs is {self.held_epochs}, but must be a number of epochs, 0 or more")
         for name in ("seeds", "epochs", "batch_size", "evaluate_every", "latent", "mixture_starts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
@@ -212,7 +216,8 @@ class Study:
         seeds = [self._seed(member.seed) for member in self.members]
         batches = Batches([self.items] * len(seeds), seeds, options.batch_size, BLOCK, options.latent, CLASSES)
         annealing = ExponentialAnnealing(options.hottest, options.coldest, max(1, round(options.annealing * options.epochs * length)))
-        schedule = Schedule(options.learning_rate, options.decay, DECAY_EPOCHS * length, options.smallest_rate, annealing)
+        rate = options.learning_rate, options.decay, DECAY_EPOCHS * length, options.smallest_rate
+        schedule = Schedule(*rate, annealing, options.held_epochs * length)
         return Training(model, self.train, batches, schedule, options.compiled, options.half and self.device.type == "cuda")
 
     @property

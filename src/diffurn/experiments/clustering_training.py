@@ -18,7 +18,7 @@ from diffurn.models.vade import VaDE
 
 @dataclass(frozen=True)
 class Schedule:
-    """Learning rate and temperature, by step.
+    """Learning rate, temperature and when the cluster weights begin to be learned, by step.
 
     Args:
         learning_rate: at the start.
@@ -26,6 +26,7 @@ class Schedule:
         decay_steps: see there.
         smallest_rate: where the decay ends.
         temperature: of the Gumbel-Softmax.
+        held_steps: as long the cluster weights stay as they are.
     """
 
     learning_rate: float
@@ -33,6 +34,7 @@ class Schedule:
     decay_steps: int
     smallest_rate: float
     temperature: ExponentialAnnealing
+    held_steps: int = 0
 
     def rate(self, step: int) -> float:
         return max(self.learning_rate * self.decay ** (step // self.decay_steps), min(self.smallest_rate, self.learning_rate))
@@ -45,7 +47,7 @@ class Training(StackTraining):
         model: the stack, on its device.
         images: training data, (N, pixels) bytes, on the same device.
         batches: which of them each model sees.
-        schedule: of learning rate and temperature.
+        schedule: of learning rate, temperature and cluster weights.
         compiled: whether ``torch.compile`` fuses the many small operations of a step.
         half: whether the networks compute in bfloat16; parameters and their updates stay as they are.
     """
@@ -61,15 +63,22 @@ class Training(StackTraining):
         optimizer = StackedAdam(parameters, rates, compiled, [self._copies.get(name) for name in names])
         super().__init__(model, batches, optimizer, measures=1, compiled=compiled)
         self.images, self.schedule = images, schedule
-        self.temperature = torch.ones((), device=images.device)
+        self.temperature, self.weights_move = (torch.ones((), device=images.device) for _ in range(2))
 
     def _measures(self, own: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
-        elbo: Tensor = functional_call(self.model, self._copies, (as_pixels(self.images[own]), normal, gumbel, self.temperature))
+        inputs = as_pixels(self.images[own]), normal, gumbel, self.temperature
+        elbo: Tensor = functional_call(self.model, {**self._copies, "log_weights": self._log_weights()}, inputs)
         return -elbo.unsqueeze(-1)
+
+    def _log_weights(self) -> Tensor:
+        """Those of the model, without a gradient as long as they are held: a captured step cannot choose, but multiply."""
+        moving = self.model.log_weights
+        return moving.detach() + self.weights_move * (moving - moving.detach())
 
     def _follow_schedules(self) -> None:
         self.model.retilt()
         self.temperature.fill_(self.schedule.temperature(self.step))
+        self.weights_move.fill_(self.step >= self.schedule.held_steps)
         self.optimizer.rates.fill_(self.schedule.rate(self.step))
         self.optimizer.renew_copies()
 
