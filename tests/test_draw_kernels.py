@@ -292,14 +292,14 @@ def test_a_thousand_groups_fit_one_program() -> None:
 )
 def test_the_distribution_uses_kernels(name: str, copies: tuple[int, ...], number: int, used: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """On CUDA devices; the interpreter's is made to look like one."""
+    urn = by_name(name)
+    operands = [operand.expand((*copies, *operand.shape)).to(DEVICE) for operand in tilted(urn)]
     monkeypatch.setattr(dispatch, "has_kernels", lambda device: True)
     monkeypatch.setattr(sampling, "_CELLS_PER_COUNT_OF_KERNELS", 3.0)
     monkeypatch.setattr(sampling, "draw_by_rejection", None)
     for other in {"OutcomesOnDevice", "ChainOnDevice", "draw_each"} - {used}:
         monkeypatch.setattr(kernels, other, None)
     sampling._kept_table.cache_clear()
-    urn = by_name(name)
-    operands = [operand.expand((*copies, *operand.shape)).to(DEVICE) for operand in tilted(urn)]
     counts = sampling.sample(*operands, number, torch.float32)
     sampling._kept_table.cache_clear()
     assert counts.dtype == torch.float32

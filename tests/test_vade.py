@@ -14,10 +14,12 @@ from torch.utils._pytree import tree_leaves
 
 from diffurn import FisherHypergeometric
 from diffurn.experiments.merged import merged_log_prob
+from diffurn.models.mixtures import urn_log_weights
 from diffurn.models.priors import Categorical, Hypergeometric, Prior, Uniform, assignment_log_prob, drawn_counts, prior_named
 from diffurn.models.vade import VaDE
 
-ALL = ["uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean", "hypergeometric-inf", "hypergeometric-soft-merged"]
+ALL = ["uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean", "hypergeometric-0.5n-batch", "hypergeometric-inf"]
+ALL += ["hypergeometric-soft-merged"]
 COLD = torch.tensor(1e-3)
 
 
@@ -128,7 +130,7 @@ def test_with_endless_balls_the_hypergeometric_prior_is_the_categorical_one() ->
     ours = law_of(Hypergeometric(math.inf, counts="expected", shares="mean"), weights, 20)
     theirs = law_of(Categorical(), weights, 20)
     torch.testing.assert_close(ours.expected_log_prob(log_q, log_q, COLD), theirs.expected_log_prob(log_q, log_q, COLD))
-    torch.testing.assert_close(ours.log_shares, theirs.log_shares)
+    torch.testing.assert_close(ours.log_shares(), theirs.log_shares())
     torch.testing.assert_close(ours.mean, theirs.mean)
 
 
@@ -174,7 +176,7 @@ def test_a_stale_tilt_changes_nothing() -> None:
     prior = Hypergeometric(shares="mean")
     tilt = prior.tilt(log_weights, 128)
     now, stale = prior.law(log_weights, 128, tilt), prior.law(log_weights, 128, tilt + 0.1)  # a hundred steps' worth
-    torch.testing.assert_close(now.log_shares, stale.log_shares, rtol=0, atol=1e-10)
+    torch.testing.assert_close(now.log_shares(), stale.log_shares(), rtol=0, atol=1e-10)
     noise = torch.randn_like(log_q)
     torch.testing.assert_close(now.expected_log_prob(log_q, noise, COLD), stale.expected_log_prob(log_q, noise, COLD), rtol=0, atol=1e-10)
 
@@ -201,6 +203,20 @@ def test_a_prior_nobody_knows_is_refused(name: str) -> None:
 def test_a_detail_nobody_knows_is_refused_with_the_known_ones(detail: str) -> None:
     with pytest.raises(ValueError, match=rf"has a detail '{detail}': known are 0\.2n, 1n, 2n, …, inf, pi, .*, merged"):
         prior_named(f"hypergeometric-mean-{detail}")
+
+
+@pytest.mark.parametrize(("balls", "tolerance"), [(1.0, 1e-5), (0.2, 0.02), (0.15, 0.2)])
+def test_the_shares_of_a_batch_are_those_that_its_own_counts_leave(balls: float, tolerance: float) -> None:
+    samples, log_pi = 128, torch.log_softmax(torch.linspace(-0.3, 0.3, 10), -1)
+    log_likelihoods = 4 * torch.randn(20, samples, 10)
+    log_likelihoods[..., 0] += 4  # wants more than there is
+    law = law_of(Hypergeometric(balls, shares="batch"), log_pi.expand(20, -1), samples)
+    found = law.log_shares(log_likelihoods)
+    for own, shares in zip(log_likelihoods, found, strict=True):
+        log_room = urn_log_weights(own + log_pi, round(balls * samples), torch.zeros(10))
+        torch.testing.assert_close(shares, torch.log_softmax(log_pi + log_room, -1), rtol=0, atol=tolerance)
+    taken, without = (torch.softmax(log_likelihoods + own.unsqueeze(1), -1)[..., 0].sum(1) for own in (found, law.log_shares()))
+    assert (taken < without).all()
 
 
 def tiny_stack(names: list[str], samples: int = 12) -> VaDE:

@@ -47,21 +47,21 @@ def accuracies(models: Sequence[Model], versions: Mapping[float, str], priors: S
     """Test accuracy over the epochs, every model a thin line, means thick, the paper's figures as marks at the end."""
     figure = Figure(figsize=(4.4 * len(versions) + 0.6, 4.4), layout="constrained", dpi=160)
     panels = figure.subplots(1, len(versions), sharey=True, squeeze=False)[0]
+    drawn = ({"color": colour, "linestyle": line} for line, colour in itertools.product(("-", "--", ":"), COLOURS))
+    styles: dict[str, Any] = dict(zip(priors, drawn, strict=False))
     for panel, (version, name) in zip(panels, versions.items(), strict=True):
-        for colour, prior in zip(itertools.cycle(COLOURS), priors, strict=False):
+        for prior, style in styles.items():
             found = [(model["epochs"], np.multiply(model["accuracy"], 100)) for model in select(models, version, prior)]
-            curves(panel, found, color=colour)
+            curves(panel, found, **style)
             if theirs := stated.get(name, {}).get("accuracy", {}).get(prior):
                 aside = max(epochs[-1] for epochs, _ in found) * (1.03 + 0.03 * priors.index(prior))
-                bar = {"color": colour, "marker": "D", "markersize": 4, "capsize": 2, "linewidth": 1}
+                bar = {**style, "marker": "D", "markersize": 4, "capsize": 2, "linewidth": 1}
                 panel.errorbar([aside], [theirs["mean"]], [theirs["deviation"]], **bar)
         panel.set_title(name, size=10)
         panel.set_xlabel("epoch", size=9)
         plain(panel)
     panels[0].set_ylabel("test accuracy (%)", size=9)
-    handles = [
-        Line2D([], [], color=colour, linewidth=2, label=prior) for colour, prior in zip(itertools.cycle(COLOURS), priors, strict=False)
-    ]
+    handles = [Line2D([], [], **style, linewidth=2, label=prior) for prior, style in styles.items()]
     handles.append(Line2D([], [], color="grey", linewidth=0.6, label="each seed"))
     if stated:
         handles.append(Line2D([], [], color="grey", marker="D", markersize=4, linestyle="", label="the paper, mean ± deviation"))

@@ -49,9 +49,10 @@ def _comparison(models: Sequence[Model], options: Any) -> Table:
     columns = ["data", "prior", *(heading for metric in METRICS.values() for heading in (metric, "paper"))]
     start = "VaDE's released autoencoder" if options.pretrained else "an autoencoder of our own for every version and seed"
     shared = f" whose items share an urn with {options.mixture_balls:g} N balls of each cluster," if options.mixture_balls else ""
+    held = f" Cluster weights are learned after epoch {options.held_epochs}." if options.held_epochs else ""
     notes = [
         f"{options.dataset}, test part; mean ± standard deviation of {options.seeds} seeds after {options.epochs} epochs, from {start} "
-        f"and a Gaussian mixture{shared} fitted to its latents of the training part.",
+        f"and a Gaussian mixture{shared} fitted to its latents of the training part.{held}",
         "Digits 0 to 4 are reduced, in the training and the test part alike.",
     ]
     return Table("Clustering: three priors over the assignments", columns, rows, notes)

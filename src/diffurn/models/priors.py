@@ -13,7 +13,8 @@ share of it tends to that of the categorical prior, :math:`\sum_k x_k \log π_k`
 
 What is the probability of a cluster in Bayes' rule for q(c_i|x_i)? The paper takes π. But π are odds, and with few balls they must be
 extreme to allow moderately different counts. The best factorised q has :math:`q_{ik} ∝ N(z_i; μ_k, σ_k^2) \exp(∂ \log p / ∂x_k)`, which is
-:math:`π_k (m - x_k + ½)` up to terms of order 1/m², and at x = E x that is proportional to E x_k: the urn's mean (``shares="mean"``).
+:math:`π_k (m - x_k + ½)` up to terms of order 1/m², and at x = E x that is proportional to E x_k: the urn's mean (``shares="mean"``). With
+the counts of the batch itself, x = Σ_i q_i, it is the best q of that batch (``shares="batch"``).
 
 All functions work on a stack of S models: log-weights ``(S, K)``, responsibilities ``(S, B, K)``, results ``(S,)``.
 """
@@ -32,20 +33,23 @@ from torch.nn.functional import softplus
 from diffurn.exact import log_tilt
 from diffurn.exact.quadrature import Quadrature
 
-Shares = Literal["pi", "mean"]
+Shares = Literal["pi", "mean", "batch"]
 Counts = Literal["hard", "soft", "expected"]
 Conditionals = Literal["exact", "merged"]
 
 # -ψ(1) and ψ'(1): slope and curvature of log 1/(m - x)! at x = m.
 _EULER, _TRIGAMMA = 0.5772156649015329, math.pi**2 / 6
+_BATCH_STEPS = 6
 
 
 class Law(Protocol):
     """A prior with its weights set, for a stack of models."""
 
-    @property
-    def log_shares(self) -> Tensor:
-        """log of the probability that a sample belongs to each cluster, as Bayes' rule for q(c|x) takes it: (S, K)."""
+    def log_shares(self, log_likelihoods: Tensor | None = None) -> Tensor:
+        """log of the probability that a sample belongs to each cluster, as Bayes' rule for q(c|x) takes it: (S, K).
+
+        It may depend on the batch, if that is known by its log p(z_i | c_i = k), (S, n, K).
+        """
 
     @property
     def mean(self) -> Tensor:
@@ -71,15 +75,18 @@ class Prior(Protocol):
 class Independent:
     """The law of samples that know nothing of each other."""
 
-    log_shares: Tensor
+    log_pi: Tensor
     samples: int
+
+    def log_shares(self, log_likelihoods: Tensor | None = None) -> Tensor:
+        return self.log_pi
 
     @property
     def mean(self) -> Tensor:
-        return self.samples * self.log_shares.exp()
+        return self.samples * self.log_pi.exp()
 
     def expected_log_prob(self, log_q: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
-        return (log_q.exp().mean(-2) * self.log_shares).sum(-1)
+        return (log_q.exp().mean(-2) * self.log_pi).sum(-1)
 
 
 @dataclass(frozen=True)
@@ -113,7 +120,8 @@ class Hypergeometric:
         balls: m / n. At infinity the samples are independent again, with probabilities π; below 1 a cluster cannot hold a whole batch, and
             what it cannot hold is not impossible but very expensive, see `assignment_log_prob`.
         shares: what Bayes' rule for q(c|x) takes for the probability of a cluster: "pi", the paper's equation, or "mean", the urn's mean
-            divided by n, which is the probability that a sample of the batch belongs to the cluster (without a gradient).
+            divided by n, which is the probability that a sample of the batch belongs to the cluster (without a gradient), or "batch", what
+            is left in the urn when the batch has taken its balls; where no batch is at hand, the mean.
         counts: of which assignments the prior is taken: "hard" straight-through Gumbel-Softmax draws, as in the paper, the same "soft",
             or "expected": no draws, but the expectation over q itself, to second order in the deviation of the counts.
         conditionals: "exact" for Fisher's law of the counts, "merged" for the paper's chain of merged groups.
@@ -168,11 +176,13 @@ class _Urn:
     def mean(self) -> Tensor:
         return self._mean.to(self._dtype)
 
-    @property
-    def log_shares(self) -> Tensor:
+    def log_shares(self, log_likelihoods: Tensor | None = None) -> Tensor:
         if self._prior.shares == "pi" or math.isinf(self._size):
             return self._log_pi.to(self._dtype)
-        return (self._mean / self._samples).log().to(self._dtype)
+        if self._prior.shares == "mean" or log_likelihoods is None:
+            return (self._mean / self._samples).log().to(self._dtype)
+        with torch.no_grad():
+            return log_shares_of_batch(log_likelihoods, self._log_pi, self._mean, self._size).to(self._dtype)
 
     def expected_log_prob(self, log_q: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
         if self._prior.counts == "expected":
@@ -203,8 +213,8 @@ _WORDS = {"shares": get_args(Shares), "counts": get_args(Counts), "conditionals"
 def prior_named(name: str) -> Prior:
     """The prior a name stands for: ``uniform``, ``categorical``, or ``hypergeometric`` with details behind dashes, in any order.
 
-    Details are m as ``0.2n``, ``1n``, ``10n`` or ``inf``, how π enters q(c|x) (``pi``, ``mean``), the counts (``hard``, ``soft``,
-    ``expected``) and the law (``exact``, ``merged``).
+    Details are m as ``0.2n``, ``1n``, ``10n`` or ``inf``, how π enters q(c|x) (``pi``, ``mean``, ``batch``), the counts (``hard``,
+    ``soft``, ``expected``) and the law (``exact``, ``merged``).
 
     Example:
         >>> prior_named("hypergeometric-10n-mean")
@@ -229,6 +239,20 @@ def _balls(name: str, detail: str) -> float:
         return float(matched[1] or matched[2])
     words = [word for choices in _WORDS.values() for word in choices]
     raise ValueError(f"the prior {name!r} has a detail {detail!r}: known are 0.2n, 1n, 2n, …, inf, {', '.join(words)}")
+
+
+def log_shares_of_batch(log_likelihoods: Tensor, log_pi: Tensor, mean: Tensor, size: float) -> Tensor:
+    """log π_k (m - x_k + ½), normalised, where x_k = Σ_i q_ik are the counts that it leads to itself: (S, n, K) to (S, K).
+
+    As `diffurn.models.mixtures.urn_log_weights`, without matrices: Newton's steps for each cluster by itself, from the mean of the urn on.
+    """
+    log_likelihoods = log_likelihoods.double() + log_pi.unsqueeze(-2)
+    log_room = torch.log(size - mean + 0.5)
+    for _ in range(_BATCH_STEPS):
+        q, room = torch.softmax(log_likelihoods + log_room.unsqueeze(-2), -1), log_room.exp()
+        step = (q.sum(-2) + room - (size + 0.5)) / ((q * (1 - q)).sum(-2) + room)
+        log_room = log_room - step.clamp(-2, 2)
+    return torch.log_softmax(log_pi + log_room, -1)
 
 
 def drawn_counts(log_q: Tensor, gumbel: Tensor, temperature: Tensor, hard: bool) -> Tensor:

@@ -77,10 +77,12 @@ class VaDE(nn.Module):
         """Log-odds of the pixels."""
         return through(self.decoder, z)
 
-    def log_responsibilities(self, z: Tensor, laws: Sequence[Law]) -> Tensor:
-        """log q(c|x) from z (S, B, D), by Bayes' rule: (S, B, K)."""
-        log_shares = self.groups.joined([law.log_shares for law in laws])
-        return torch.log_softmax(self._log_normal(z, None) + log_shares.unsqueeze(-2), -1)
+    def log_responsibilities(self, z: Tensor, laws: Sequence[Law], is_batch: bool = False) -> Tensor:
+        """log q(c|x) from z (S, B, D), by Bayes' rule: (S, B, K). The samples of a batch may share an urn, others do not."""
+        log_normal = self._log_normal(z, None)
+        likelihoods = [self.groups.of(log_normal, place) if is_batch else None for place in range(len(laws))]
+        log_shares = self.groups.joined([law.log_shares(own) for law, own in zip(laws, likelihoods, strict=True)])
+        return torch.log_softmax(log_normal + log_shares.unsqueeze(-2), -1)
 
     def _log_normal(self, mean: Tensor, log_variance: Tensor | None) -> Tensor:
         """E log N(z; μ_k, σ_k²) for z ~ N(mean, exp(log_variance)), or z = mean: (S, B, K)."""
@@ -106,7 +108,7 @@ class VaDE(nn.Module):
         laws = self.laws()
         mean, log_variance = self.encode(x)
         z = mean + torch.exp(0.5 * log_variance) * normal
-        log_q = self.log_responsibilities(z, laws)
+        log_q = self.log_responsibilities(z, laws, is_batch=True)
         reconstruction = -binary_cross_entropy_with_logits(self.decode(z), x, reduction="none").sum(-1)
         mixture = (log_q.exp() * (self._log_normal(mean, log_variance) - log_q)).sum(-1)
         entropy = 0.5 * (log_variance + (1 + math.log(2 * math.pi))).sum(-1)
