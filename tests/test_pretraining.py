@@ -10,7 +10,7 @@ import pytest
 import torch
 
 from diffurn.models.mixtures import Mixture
-from diffurn.models.pretraining import Autoencoder, pretrain, read_vade_weights, start_from
+from diffurn.models.pretraining import Autoencoder, Loss, pretrain, read_vade_weights, start_from
 from test_vade import ALL, tiny_stack
 
 
@@ -58,23 +58,25 @@ def test_a_stack_starts_where_autoencoder_and_mixture_ended() -> None:
         torch.nn.init.normal_(parameter)
     model = tiny_stack(ALL)
     mixtures = [Mixture(torch.randn(4, 3), torch.rand(4, 3) + 0.1) for _ in ALL]
-    rows = [0, 1, 0, 1, 0, 1]
-    start_from(model, autoencoder, rows, mixtures, seeds=[1, 2, 3, 4, 5, 6])
+    models = len(ALL)
+    rows = [s % 2 for s in range(models)]
+    start_from(model, autoencoder, rows, mixtures, seeds=list(range(1, models + 1)))
     images = torch.randint(0, 256, (8, 9), dtype=torch.uint8)
     x = images.double() / 255
-    mean, log_variance = model.encode(x.expand(6, -1, -1))
+    mean, log_variance = model.encode(x.expand(models, -1, -1))
     for s, row in enumerate(rows):
         torch.testing.assert_close(mean[s], autoencoder.latents(images, row))
     torch.testing.assert_close(model.log_variances.exp(), torch.stack([variances for _, variances in mixtures]))
-    assert torch.equal(model.log_weights, torch.zeros(6, 4))
+    assert torch.equal(model.log_weights, torch.zeros(models, 4))
     assert log_variance.std() > 0
-    torch.testing.assert_close(model.expected_shares(), torch.full((6, 4), 0.25))
+    torch.testing.assert_close(model.expected_shares(), torch.full((models, 4), 0.25))
 
 
-def test_pretraining_learns_to_restore_its_data() -> None:
+@pytest.mark.parametrize("loss", ["cross-entropy", "squares"])
+def test_pretraining_learns_to_restore_its_data(loss: Loss) -> None:
     patterns = torch.randint(0, 2, (4, 16), dtype=torch.uint8) * 255
     images = patterns[torch.arange(200) % 4]
     items = [torch.arange(200), torch.arange(0, 120)]
-    autoencoder = pretrain(images, items, [0, 1], (12,), 3, layer_epochs=60, joint_epochs=60, batch_size=20, learning_rate=5e-3)
+    autoencoder = pretrain(images, items, [0, 1], (12,), 3, 60, 60, batch_size=20, learning_rate=5e-3, joint_loss=loss)
     restored = autoencoder((images[:4].double() / 255).expand(2, -1, -1)).sigmoid()
     assert (restored - images[:4].double() / 255).abs().mean() < 0.1

@@ -35,7 +35,7 @@ from diffurn.experiments.harness import Engine, Progress, Results, RunError, Tab
 from diffurn.experiments.records import rounded
 from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
 from diffurn.models.mixtures import SharedUrn, fit_mixtures
-from diffurn.models.pretraining import Autoencoder, pretrain, read_vade_weights, start_from
+from diffurn.models.pretraining import Autoencoder, Loss, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import prior_named
 from diffurn.models.steps import Batches
 from diffurn.models.vade import VaDE
@@ -72,6 +72,7 @@ class Options:
         held_epochs: as long the cluster weights stay equal, whatever the prior; in the paper they are learned from the start.
         layer_epochs: of our own pretraining, each layer.
         joint_epochs: of our own pretraining, all layers together.
+        joint_loss: and what they lose there: cross-entropy of the pixels, or their squares.
         half: networks compute in bfloat16 (on a GPU).
         budget_seconds: stop after so many seconds; the same command then goes on from there.
         compiled: fuse the small operations of a step by torch.compile; takes a minute to start, for long runs on a GPU.
@@ -104,6 +105,7 @@ class Options:
     held_epochs: int = 0
     layer_epochs: int = 20
     joint_epochs: int = 100
+    joint_loss: Loss = "cross-entropy"
     half: bool = True
     budget_seconds: float | None = None
     compiled: bool = False
@@ -243,7 +245,8 @@ class Study:
             self.clock.tell(f"pretraining {options.seeds} autoencoders")
             seeds, epochs = [self._seed(seed) for seed in range(options.seeds)], (options.layer_epochs, options.joint_epochs)
             items = [self.items] * options.seeds
-            trained = pretrain(self.train, items, seeds, options.widths, options.latent, *epochs, options.batch_size)
+            sizes = options.widths, options.latent, *epochs, options.batch_size
+            trained = pretrain(self.train, items, seeds, *sizes, joint_loss=options.joint_loss)
             return trained, list(range(options.seeds))
         try:
             released = read_vade_weights(options.pretrained, self.train.shape[1], options.widths, options.latent)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -15,6 +15,7 @@ from diffurn.models.stacked import glorot_, linear_layers, rectified, stacked_la
 from diffurn.models.steps import Batches, Replayed
 from diffurn.models.vade import VaDE
 
+Loss = Literal["cross-entropy", "squares"]
 # Steps prepared at once.
 _BLOCK = 64
 
@@ -94,6 +95,7 @@ def pretrain(
     batch_size: int,
     learning_rate: float = 1e-3,
     corruption: float = 0.2,
+    joint_loss: Loss = "cross-entropy",
 ) -> Autoencoder:
     """Denoising autoencoders, layer by layer and then as a whole, as VaDE and DEC (Xie et al. 2016) start; with Adam instead of SGD.
 
@@ -109,6 +111,7 @@ def pretrain(
         joint_epochs: for the whole.
         batch_size, learning_rate: of all of them.
         corruption: the share of entries dropped.
+        joint_loss: of the pixels, when all layers are trained together.
     """
     torch.manual_seed(seeds[0])  # of the dropout
     autoencoder = Autoencoder(len(items), images.shape[1], widths, latent).to(images.device)
@@ -121,10 +124,17 @@ def pretrain(
         _minimise(_layer_loss(autoencoder, depth, corruption), parameters, images, batches, layer_epochs * steps_per_epoch, learning_rate)
 
     def whole(x: Tensor) -> Tensor:
-        return binary_cross_entropy_with_logits(autoencoder(x), x, reduction="none").sum(-1).mean(-1)
+        return _pixel_loss(autoencoder(x), x, joint_loss)
 
     _minimise(whole, list(autoencoder.parameters()), images, batches, joint_epochs * steps_per_epoch, learning_rate)
     return autoencoder
+
+
+def _pixel_loss(log_odds: Tensor, x: Tensor, kind: Loss) -> Tensor:
+    """Per image and model."""
+    if kind == "squares":
+        return (log_odds.sigmoid() - x).square().sum(-1).mean(-1)
+    return binary_cross_entropy_with_logits(log_odds, x, reduction="none").sum(-1).mean(-1)
 
 
 def _layer_loss(autoencoder: Autoencoder, depth: int, corruption: float) -> Callable[[Tensor], Tensor]:
@@ -140,7 +150,7 @@ def _layer_loss(autoencoder: Autoencoder, depth: int, corruption: float) -> Call
             hidden = torch.relu(hidden)
         restored = decoder(dropout(hidden, corruption))
         if first:
-            return binary_cross_entropy_with_logits(restored, x, reduction="none").sum(-1).mean(-1)
+            return _pixel_loss(restored, x, "cross-entropy")
         return mse_loss(torch.relu(restored), x, reduction="none").sum(-1).mean(-1)
 
     return loss
