@@ -25,11 +25,10 @@ _AGREEMENT = 1e-8
 
 # Nats below the peak at which an integrand is cut off. A sum over states looks deeper: rare ones have their own, lower peaks.
 DEPTH, DEPTH_OF_ALL_STATES = 40.0, 64.0
-_ROOT_STEPS = 23  # the last but one is a bisection, the last a secant
-_REACH_STEPS = 9
-# Within what distance of its peak an integrand falls by a depth: to the left at slope one or more, to the right like exp(-e^u).
-_LONGEST_REACH = {-1: lambda depth: depth + 6, 1: lambda depth: 5.0}
-
+# A call costs the host more than some points more: brackets shrink to a fifth by calls at four points, so often.
+_SECTIONS = 5
+_ROOT_SECTIONS, _REACH_SECTIONS = 4, 3
+_ROOT_STEPS = 14
 
 # The logarithm of rate × time beyond which all balls of a group have arrived, and below whose negative none has.
 _LOG_LARGEST = 700.0
@@ -84,39 +83,58 @@ def time_grid(
         depth: in nats.
     """
 
-    def density_at(u: Tensor) -> Tensor:
-        return log_density(u.unsqueeze(-1)).squeeze(-1)
-
-    peak = _root_of_decreasing(lambda u: slope(u.unsqueeze(-1)).squeeze(-1), low, high)
-    top = density_at(peak)
-    shortest = 6 / torch.sqrt(2 * draws + 2)
-    left, right = (_reach(density_at, peak, top - depth, side, shortest, _LONGEST_REACH[side](depth)) for side in (-1, 1))
+    width = 1 / torch.sqrt(2 * draws + 2)
+    peak = _root_of_decreasing(slope, low, high, 0.1 * width)
+    bottom = log_density(peak.unsqueeze(-1)).squeeze(-1) - depth
+    # It falls to the left at slope one or more, to the right like exp(-e^u).
+    left, right = _reaches(log_density, peak, bottom, 6 * width, longest=(depth + 6, 5.0))
     return TimeGrid(peak, peak - left, left + right)
 
 
-def _root_of_decreasing(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor) -> Tensor:
-    """The root of a decreasing function by regula falsi with the Illinois rule and, every third step, a bisection."""
-    at_low, at_high = function(low), function(high)
+def _shrunk(is_before: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, times: int) -> tuple[Tensor, Tensor]:
+    """A bracket (...) of where points (..., T) cease to be `is_before` something, shrunk to a fifth so often."""
+    fractions = torch.arange(1, _SECTIONS, dtype=low.dtype, device=low.device) / _SECTIONS
+    for _ in range(times):
+        section = (high - low) / _SECTIONS
+        before = is_before(low.unsqueeze(-1) + (high - low).unsqueeze(-1) * fractions)
+        low = low + section * before.to(low.dtype).cumprod(-1).sum(-1)
+        high = low + section
+    return low, high
+
+
+def _root_of_decreasing(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor:
+    """About the root of a decreasing function: sections, then regula falsi with the Illinois rule and, every third step, a bisection."""
+    low, high = _shrunk(lambda u: function(u) > 0, low, high, _ROOT_SECTIONS)
+    at_low, at_high = function(torch.stack([low, high], -1)).unbind(-1)
+    root = 0.5 * (low + high)
     for step in range(_ROOT_STEPS):
         secant = high - at_high * (high - low) / (at_high - at_low)
-        inside = (secant > low) & (secant < high)  # False for NaN
-        guess = torch.where(inside, secant, 0.5 * (low + high)) if step % 3 != 0 else 0.5 * (low + high)
-        value = function(guess)
+        inside = (secant > low) & (secant < high) & (step % 3 != 2)  # False for NaN
+        before, root = root, torch.where(inside, secant, 0.5 * (low + high))
+        if can_check() and bool(((root - before).abs() <= tolerance).all()):
+            break
+        value = function(root.unsqueeze(-1)).squeeze(-1)
         rising = value > 0
         at_low, at_high = torch.where(rising, value, 0.5 * at_low), torch.where(rising, 0.5 * at_high, value)
-        low, high = torch.where(rising, guess, low), torch.where(rising, high, guess)
-    return guess
+        low, high = torch.where(rising, root, low), torch.where(rising, high, root)
+    return root
 
 
-def _reach(log_density: Callable[[Tensor], Tensor], peak: Tensor, bottom: Tensor, side: int, shortest: Tensor, longest: float) -> Tensor:
-    """How far from the peak the density has fallen to the bottom, to a few percent and rather too far, by bisection of the logarithm."""
-    near, far = torch.log(shortest), torch.full_like(shortest, math.log(longest))
-    near = torch.minimum(near, far)
-    for _ in range(_REACH_STEPS):
-        middle = 0.5 * (near + far)
-        deep = log_density(peak + side * torch.exp(middle)) < bottom
-        near, far = torch.where(deep, near, middle), torch.where(deep, middle, far)
-    return torch.exp(far)
+def _reaches(
+    log_density: Callable[[Tensor], Tensor], peak: Tensor, bottom: Tensor, shortest: Tensor, longest: tuple[float, float]
+) -> tuple[Tensor, Tensor]:
+    """How far left and right of the peak the density has fallen to the bottom, to some percent and rather too far."""
+    sides = torch.tensor([[-1.0], [1.0]], dtype=peak.dtype, device=peak.device)
+
+    def is_not_yet_down(log_distance: Tensor) -> Tensor:
+        u = peak[..., None, None] + sides * torch.exp(log_distance)
+        is_down = log_density(u.flatten(-2)) < bottom.unsqueeze(-1)  # False for NaN
+        return ~is_down.view(u.shape)
+
+    far = torch.tensor(longest, dtype=peak.dtype, device=peak.device).log().expand(*peak.shape, 2)
+    near = torch.minimum(torch.log(shortest).unsqueeze(-1), far)
+    left, right = _shrunk(is_not_yet_down, near, far, _REACH_SECTIONS)[1].exp().unbind(-1)
+    return left, right
 
 
 def averages_on_grid(log_density: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
