@@ -218,6 +218,26 @@ def test_equal_weights_are_scipys_central_law(log_weight: float, sizes: tuple[in
 
 
 @pytest.mark.parametrize(
+    ("sizes", "draws"), [((3, 5, 4), 0), ((3, 5, 4), 12), ((7,), 3), ((1, 0), 1), ((10**9, 10**6, 3), 10**7), ((2,) * 300, 90)]
+)
+def test_equal_weights_have_the_same_law_whether_or_not_a_derivative_is_asked_for(
+    sizes: tuple[int, ...], draws: int, device: torch.device
+) -> None:
+    """Without one there are closed forms."""
+    plain, learned = (
+        FisherHypergeometric(list(sizes), draws, log_weights=torch.full((len(sizes),), 0.7, device=device, requires_grad=needed))
+        for needed in (False, True)
+    )
+    x = plain.mode
+    for found, expected in ((plain.log_prob(x), learned.log_prob(x)), (plain.mean, learned.mean), (plain.variance, learned.variance)):
+        torch.testing.assert_close(found, expected.detach(), rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(plain.covariance_matrix, learned.covariance_matrix.detach(), rtol=1e-10, atol=1e-10)
+    outside = x.clone()
+    outside[0] += 1
+    assert FisherHypergeometric(list(sizes), draws, log_weights=plain.log_weights, validate_args=False).log_prob(outside) == -torch.inf
+
+
+@pytest.mark.parametrize(
     ("sizes", "draws", "weights"),
     [((5, 1), 2, (1.0, 2.0)), ((1, 5), 2, (2.0, 1.0)), ((18, 10), 14, (2.0, 1.5)), ((2, 3, 5), 4, (2.0, 1.0, 0.5))],
 )

@@ -13,7 +13,7 @@ from diffurn import exact
 from diffurn.estimators import CovarianceST, Estimator
 from diffurn.estimators.estimator import takes_small_urns
 from diffurn.exact.small import SmallUrn
-from diffurn.exact.tracing import can_check
+from diffurn.exact.tracing import asks_for_derivative, can_check, can_read
 from diffurn.urn import Urn
 
 
@@ -102,6 +102,15 @@ class FisherHypergeometric(Urn):
             parameter = (parameter + torch.where(parameter == 0, negligible, 0.0)).log()
         return SmallUrn.build(self._composition, parameter)
 
+    def _central(self) -> exact.CentralUrn | None:
+        """The urn for closed forms, if all its weights are known to be equal and no derivative in them is asked for."""
+        parameter: Tensor = getattr(self, self._parameter)
+        if not can_read(parameter) or asks_for_derivative(parameter):
+            return None
+        if not bool((parameter == parameter[..., :1]).all()) or not self._are_weights_positive_and_finite():
+            return None
+        return exact.CentralUrn(self.group_sizes.double(), self.draws.double())
+
     def log_prob(self, value: Any) -> Tensor:
         r"""log P(x), by the tilted form Σ_j log Bin(x_j; m_j, p_j) - log P(S = n), which subtracts nothing large.
 
@@ -114,6 +123,9 @@ class FisherHypergeometric(Urn):
             log_prob = small.law().log_prob(x)
             within = ((x >= 0) & (x <= self.group_sizes)).all(-1) | x.isnan().any(-1)
             return torch.where(within & ~self._impossible(x), log_prob, -torch.inf).to(self.dtype)
+        central = self._central()
+        if central is not None and not asks_for_derivative(x):
+            return torch.where(self._impossible(x), -torch.inf, central.log_prob(x)).to(self.dtype)
         (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
         surplus = draws - x.sum(-1)  # zero on the support; keeps the tilt out of the gradient in x
         per_group = exact.binomial_log_pmf(x, group_sizes, log_odds)
@@ -133,6 +145,9 @@ class FisherHypergeometric(Urn):
     @property
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
+        central = self._central()
+        if central is not None:
+            return central.mean().to(self.dtype)
         small = self._small()
         if small is None:
             return self._vanishing(exact.mean(*self.tilted), self._never_drawn())
@@ -143,6 +158,9 @@ class FisherHypergeometric(Urn):
     @property
     def variance(self) -> Tensor:
         """Var[x_j] of each group, shape (..., c)."""
+        central = self._central()
+        if central is not None:
+            return central.variance().to(self.dtype)
         small = self._small() if self.event_shape[0] == 2 else None
         variance = exact.variance(*self.tilted) if small is None else small.law().variance()
         return self._vanishing(variance, self._fixed())
@@ -150,6 +168,9 @@ class FisherHypergeometric(Urn):
     @property
     def covariance_matrix(self) -> Tensor:
         """Cov[x], shape (..., c, c); rows sum to zero."""
+        central = self._central()
+        if central is not None:
+            return central.covariance().to(self.dtype)
         fixed = self._fixed()
         return self._vanishing(exact.covariance(*self.tilted), fixed.unsqueeze(-1) | fixed.unsqueeze(-2))
 

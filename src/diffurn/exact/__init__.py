@@ -5,6 +5,7 @@ what r is, `quadrature` for the one sum behind every mass and moment, `law` for 
 """
 
 from diffurn.exact.binomial import binomial_log_pmf, typical_log_odds
+from diffurn.exact.central import CentralUrn
 from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, slope_of_mean, variance
 from diffurn.exact.marginals import entropy, marginal_log_prob, marginal_tail
 from diffurn.exact.mode import mode
@@ -17,6 +18,7 @@ from diffurn.exact.urn import AnyUrn, TiltedUrn
 __all__ = [
     "ZERO_WEIGHT_LOG_ODDS",
     "AnyUrn",
+    "CentralUrn",
     "Marginal",
     "TiltedUrn",
     "binomial_log_pmf",

@@ -6,6 +6,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 
 def is_transforming() -> bool:
@@ -28,3 +29,8 @@ def can_read(value: Any) -> bool:
     if torch.compiler.is_compiling() or is_transforming():
         return False
     return value.device.type == "cpu" if type(value) is Tensor else not isinstance(value, Tensor) and hasattr(value, "tolist")
+
+
+def asks_for_derivative(x: Tensor) -> bool:
+    """Whether what is computed from a tensor will be differentiated in it, backward or forward."""
+    return (x.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0
