@@ -28,6 +28,7 @@ import triton  # noqa: E402 (without triton there is nothing to import)
 import triton.language as tl  # noqa: E402
 
 from diffurn.exact import draw_kernels as kernels  # noqa: E402
+from diffurn.exact.device_functions import log1p  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter's NumPy, on what is masked afterwards
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
@@ -138,7 +139,7 @@ def _log_pmf_kernel(k, size, logit, remainders, value, BLOCK: tl.constexpr):
     i = tl.arange(0, BLOCK)
     m, rarer = tl.load(size + i), -tl.abs(tl.load(logit + i))
     odds = tl.exp(rarer)
-    log_failures = tl.log(tl.maximum(m, 1.0)) - kernels._log1p(odds)
+    log_failures = tl.log(tl.maximum(m, 1.0)) - log1p(odds)
     tl.store(value + i, kernels._log_pmf(tl.load(k + i), m, m * (odds / (1.0 + odds)), log_failures + rarer, log_failures, remainders))
 
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 
+import mpmath
 import pytest
 import torch
+from mpmath import mpf
 from scipy import stats
 from torch import Tensor
 from torch.func import jacfwd, vmap
 
 import oracles
 from diffurn import FisherHypergeometric
+from diffurn.exact import binomial, law, tilt
 from diffurn.exact import kernels as dispatch
-from diffurn.exact import law, tilt
 from diffurn.exact.small import SmallUrn, pair
 from urns import NEVER, URNS, Urn, by_name
 
@@ -64,6 +67,7 @@ def by_groups(urns: list[Urn]) -> Iterator[list[Urn]]:
 def plain(function: str, *arguments: Tensor) -> Tensor:
     """The path of PyTorch, which gradients and compilers take."""
     return {
+        "binomial_log_pmf": binomial._log_pmf,
         "log_tilt": tilt.log_tilt,
         "centring_tilt": law.centring_tilt,
         "log_mass": law._LogMass.forward,
@@ -144,6 +148,88 @@ def test_shapes_broadcast() -> None:
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
+# Binomial masses
+# --------------------------------------------------------------------------------------------------------------------------------
+
+BINOMIAL_SIZES = [0, 1, 2, 5, 7, 8, 9, 15, 16, 17, 40, 200, 10**4, 10**6, 10**9, 10**12, 10**15]
+BINOMIAL_LOG_ODDS = [0.0, 1e-9, -0.3, 1.2, -4.0, 9.0, -17.0, 40.0, -300.0, 700.0, -700.0, 745.5, -2000.0]
+
+
+def log_binomial(x: float, size: int, log_odds: float) -> tuple[mpf, mpf]:
+    """log P(X = x), by the gamma function, and the mean."""
+    x, size, log_odds = mpf(x), mpf(size), mpf(log_odds)
+    log_ways = mpmath.loggamma(size + 1) - mpmath.loggamma(x + 1) - mpmath.loggamma(size - x + 1)
+    log_q = -mpmath.log1p(mpmath.exp(-abs(log_odds))) - max(log_odds, 0)
+    return log_ways + x * log_odds + size * log_q, size / (1 + mpmath.exp(-log_odds))
+
+
+def binomial_cases() -> list[tuple[float, int, float]]:
+    """Ends, middles, whole and real counts near the mean and far from it."""
+    cases = []
+    for size in BINOMIAL_SIZES:
+        for log_odds in BINOMIAL_LOG_ODDS:
+            p = float(1 / (1 + mpmath.exp(-mpf(log_odds))))
+            deviation = (size * p * (1 - p)) ** 0.5
+            near = [size * p + steps * deviation for steps in (-8.0, -1.0, 0.0, 0.3, 2.0, 9.0)]
+            counts = {0.0, 1.0, 1e-310, 1e-9, 0.37, 3.3, 7.999, 8.001, size / 2, size - 1.0, float(size), *near, *map(round, near)}
+            cases += [(float(x), size, log_odds) for x in sorted(counts) if 0 <= x <= size]
+    return cases
+
+
+def as_columns(cases: list[tuple[float, int, float]]) -> list[Tensor]:
+    return [torch.tensor(column, dtype=torch.float64, device=DEVICE) for column in zip(*cases, strict=True)]
+
+
+def test_binomial_masses_agree_with_fifty_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two things are allowed that the plain path has too: p is rounded, which moves the mean, and so are logarithms, which meet counts."""
+    if INTERPRETED:
+        monkeypatch.setitem(kernels.OF_BINOMIALS, "BLOCK", 1 << 12)
+    cases = binomial_cases()
+    ours = kernels.binomial_log_pmf(*as_columns(cases)).tolist()
+    with mpmath.workdps(50):
+        for case, found in zip(cases, ours, strict=True):
+            exact, mean = log_binomial(*case)
+            x, size, _ = case
+            of_logarithms = [count for count, own in ((x, mean), (size - x, size - mean)) if abs(x - mean) > 0.1 * (count + own)]
+            allowed = 4e-15 * max(1, abs(exact)) + 4e-16 * abs(x - mean) + 2e-16 * math.log1p(size) * sum(of_logarithms)
+            assert abs(found - exact) <= allowed, case
+
+
+def test_binomial_masses_are_as_accurate_as_those_of_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(kernels.OF_BINOMIALS, "BLOCK", 1 << 9)
+    for size in (6, 30, 10**3, 10**6, 10**9, 10**13):
+        p = torch.rand(250).clamp(0.01, 0.99)
+        counts = (size * p + 3 * torch.randn(250) * (size * p * (1 - p)).sqrt()).clamp(0, size)
+        counts[::2] = counts[::2].round()
+        cases = list(zip(counts.tolist(), [size] * 250, torch.logit(p).tolist(), strict=True))
+        with mpmath.workdps(50):
+            exact = [log_binomial(*case)[0] for case in cases]
+            errors = [
+                max(float(abs(found - wanted) / max(1, abs(wanted))) for found, wanted in zip(values.tolist(), exact, strict=True))
+                for values in (kernels.binomial_log_pmf(*as_columns(cases)), plain("binomial_log_pmf", *as_columns(cases)))
+            ]
+        assert errors[0] <= max(4e-15, 2 * errors[1])
+
+
+def test_binomial_masses_outside_the_support_and_of_no_numbers_are_those_of_the_plain_path() -> None:
+    nan, inf = torch.nan, torch.inf
+    cases = [
+        *((nan, 5, 0.0), (1, nan, 0.0), (1, 5, nan), (nan, 0, 700.0)),
+        *((-1, 5, 0.3), (-1e-300, 5, 0.3), (6, 5, -0.3), (5.001, 5, -0.3), (inf, 5, 0.3), (-inf, 5, 0.3), (1, 0, 2.0)),
+        *((0, 0, 3.0), (0, 0, -900.0), (0, 5, -inf), (5, 5, inf), (0, 5, inf), (5, 5, -inf), (2, 5, inf), (2, 5, -inf)),
+    ]
+    wanted = plain("binomial_log_pmf", *as_columns(cases))
+    torch.testing.assert_close(kernels.binomial_log_pmf(*as_columns(cases)), wanted, rtol=0, atol=0, equal_nan=True)
+
+
+def test_binomial_masses_of_operands_that_were_expanded() -> None:
+    x, size, log_odds = torch.randint(0, 9, (3, 1, 4)).double(), torch.tensor(8.0), torch.randn(5, 1)
+    operands = [operand.to(DEVICE) for operand in torch.broadcast_tensors(x, size, log_odds)]
+    torch.testing.assert_close(kernels.binomial_log_pmf(*operands), plain("binomial_log_pmf", *operands), rtol=1e-14, atol=1e-14)
+    assert kernels.binomial_log_pmf(*(operand[:0] for operand in operands)).shape == (0, 5, 4)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
 # Who takes them
 # --------------------------------------------------------------------------------------------------------------------------------
 
@@ -158,7 +244,7 @@ def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 def launched(monkeypatch: pytest.MonkeyPatch, on_cuda: None) -> list[str]:
     """The names of the kernels, as they are launched."""
     names: list[str] = []
-    for name in ("log_tilt", "centring_tilt", "log_mass", "mean", "mean_shift", "covariance_product", "variance"):
+    for name in ("binomial_log_pmf", "log_tilt", "centring_tilt", "log_mass", "mean", "mean_shift", "covariance_product", "variance"):
         original = getattr(kernels, name)
 
         def recorded(*arguments: Tensor, original: object = original, name: str = name) -> Tensor:
@@ -257,6 +343,28 @@ def test_a_training_step_launches_one_tilt_forward_and_one_product_backward(laun
     assert launched == ["log_tilt", "covariance_product", "centring_tilt"]
     wanted = plain("covariance_product", *fisher(urn, leaf.detach()).tilted, vector)
     torch.testing.assert_close(leaf.grad, wanted, rtol=1e-11, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", ["titanic", "paper-200x3-odds-10", "1e10-three-groups", "never-drawn-middle", "no-draws-1e9"])
+def test_log_probabilities_have_the_value_and_gradients_of_the_plain_path(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    urn, found = by_name(name), []
+    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
+    counts = fisher(urn).sample((3,))
+    for kernels_run in (False, True):
+        monkeypatch.setattr(dispatch, "has_kernels", lambda device, runs=kernels_run: runs)
+        leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
+        x = counts.clone().requires_grad_()
+        log_prob = fisher(urn, leaf).log_prob(x)
+        found.append((log_prob.detach(), *torch.autograd.grad(log_prob.sum(), (leaf, x))))
+    torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11 + 1e-16 * urn.draws)  # a mean is only known to its rounding
+
+
+def test_a_log_probability_launches_a_tilt_and_two_masses(launched: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
+    urn = by_name("titanic")
+    leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
+    fisher(urn, leaf).log_prob(fisher(urn, leaf.detach()).mode).backward()
+    assert launched[-4:] == ["log_tilt", "binomial_log_pmf", "log_mass", "mean_shift"]
 
 
 def test_second_derivatives_are_those_of_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from torch import Tensor
 from torch.nn.functional import softplus
 
 from diffurn.exact.autograd import ClosedForm
+from diffurn.exact.kernels import in_one_launch
 
 _STIRLING_FROM = 16.0
 # log Γ(x+1) = x log x - x + ½ log 2πx + Σ_k STIRLING[k] x^-(2k+1)
@@ -67,6 +68,7 @@ def _log_sigmoid(x: Tensor) -> Tensor:
     return -softplus(-x, threshold=50)
 
 
+@in_one_launch("law_kernels.binomial_log_pmf")
 def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     log_size = torch.log(size.clamp(min=1))
     outside = (x < 0) | (x > size)  # False for NaN, which is to stay NaN

@@ -21,6 +21,7 @@ from torch import Tensor
 from torch.library import custom_op
 from torch.nn.functional import pad
 
+from diffurn.exact.device_functions import SERIES_FROM, deviance, log1p, stirling_series
 from diffurn.exact.tree import Outcomes, Tree
 
 # Draws that a program takes from tables, measured to be the fastest on one H200; of outcomes it takes twice as many, since each random word
@@ -37,7 +38,7 @@ MOST_ROUNDS = 10_000
 # Below this mean a binomial count is found by walking up its distribution, where the walk ends at LONGEST_WALK (P < 1e-29).
 WALK_BELOW = tl.constexpr(10.0)
 LONGEST_WALK = tl.constexpr(64.0)
-TABULATED = tl.constexpr(16)  # log Γ(k+1) - k log k + k comes from a table for k below, from Stirling's series above
+TABULATED = tl.constexpr(int(SERIES_FROM.value))  # log Γ(k+1) - k log k + k comes from a table for k below, from the series above
 WORD = tl.constexpr(0xFFFFFFFF)
 LOG_2PI = tl.constexpr(math.log(2 * math.pi))
 
@@ -173,41 +174,10 @@ def _uniform(high, low):
 
 
 @triton.jit
-def _log1p(x):
-    """For x > -1: the error of 1 + x cancels."""
-    y = 1.0 + x
-    return tl.where(y == 1.0, x, tl.log(y) * (x / tl.where(y == 1.0, 1.0, y - 1.0)))
-
-
-@triton.jit
 def _stirling_remainder(k, log_k, table):
     """log Γ(k+1) - k log k + k; log k is 0 for k = 0."""
-    inverse = 1.0 / tl.maximum(k, 1.0)
-    s = inverse * inverse
-    series = -691.0 / 360360.0
-    series = series * s + 1.0 / 1188.0
-    series = series * s - 1.0 / 1680.0
-    series = series * s + 1.0 / 1260.0
-    series = series * s - 1.0 / 360.0
-    series = series * s + 1.0 / 12.0
     tabulated = tl.load(table + tl.minimum(k, TABULATED - 1.0).to(tl.int32))
-    return tl.where(k < TABULATED, tabulated, 0.5 * (LOG_2PI + log_k) + series * inverse)
-
-
-@triton.jit
-def _deviance(x, log_x, expected, log_expected, difference):
-    """x log(x / M) + M - x, as `binomial.deviance`."""
-    v = difference / tl.maximum(x + expected, 1e-300)
-    s = v * v
-    series = 1.0 / 17.0
-    series = series * s + 1.0 / 15.0
-    series = series * s + 1.0 / 13.0
-    series = series * s + 1.0 / 11.0
-    series = series * s + 1.0 / 9.0
-    series = series * s + 1.0 / 7.0
-    series = series * s + 1.0 / 5.0
-    series = series * s + 1.0 / 3.0
-    return tl.where(tl.abs(v) <= 0.1, difference * v + 2.0 * x * v * s * series, x * (log_x - log_expected) - difference)
+    return tl.where(k < TABULATED, tabulated, 0.5 * (LOG_2PI + log_k) + stirling_series(k))
 
 
 @triton.jit
@@ -223,8 +193,8 @@ def _log_pmf(k, size, expected, log_expected, log_expected_failures, table):
     value = (
         -_stirling_remainder(k, log_k, table)
         - _stirling_remainder(failures, log_failures, table)
-        - _deviance(k, log_k, expected, log_expected, difference)
-        - _deviance(failures, log_failures, size - expected, log_expected_failures, -difference)
+        - deviance(k, log_k, expected, log_expected, difference)
+        - deviance(failures, log_failures, size - expected, log_expected_failures, -difference)
     )
     return tl.where(outside, -float("inf"), value)
 
@@ -297,11 +267,11 @@ def _each_kernel(
     last_size, last_logit = tl.sum(tl.where(widest, size, 0.0), 1), tl.sum(tl.where(widest, logit, 0.0), 1)
     last_odds = tl.exp(-tl.abs(last_logit))
     last_p = last_odds / (1.0 + last_odds)
-    last_log_failures = tl.log(tl.maximum(last_size, 1.0)) - _log1p(last_odds)
+    last_log_failures = tl.log(tl.maximum(last_size, 1.0)) - log1p(last_odds)
     last_log_expected = last_log_failures - tl.abs(last_logit)
     log_peak = _log_pmf(tl.floor((last_size + 1.0) * last_p), last_size, last_size * last_p, last_log_expected, last_log_failures, table)
     size = tl.where(widest, 0.0, size)
-    log_q = -_log1p(odds)
+    log_q = -log1p(odds)
     log_failures = tl.log(tl.maximum(size, 1.0)) + log_q
     log_expected = log_failures - tl.abs(logit)
     cell = trial[:, None] * GROUPS + j[None, :]

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from diffurn.exact.draw_kernels import _log1p
+from diffurn.exact.device_functions import SERIES_FROM, deviance, log1p, probabilities, stirling_series
 from diffurn.exact.quadrature import NODES, TAIL_NATS
 from diffurn.exact.shapes import common_shape
 from diffurn.exact.tilt import ITERATIONS, SETTLED_STEP, SMALL_STEP
@@ -30,21 +30,16 @@ TILTED = 32
 MOST_GROUPS = {"tilt": 1024, "quadrature": 64}
 # Entries of a quadrature's tile that a thread holds.
 ENTRIES = 8
+# Binomial masses of a program, two for a thread.
+OF_BINOMIALS = {"BLOCK": 256, "num_warps": 4}
 
 PADDED_NODES = triton.next_power_of_2(NODES[1])
 NATS = tl.constexpr(TAIL_NATS)
 TRUSTED_STEP = tl.constexpr(SMALL_STEP)
 SETTLED = tl.constexpr(SETTLED_STEP)
 TWO_PI = tl.constexpr(2 * math.pi)
+EXP_8 = tl.constexpr(math.exp(8))
 ATAN_TERMS = tl.constexpr(12)
-
-
-@triton.jit
-def _probabilities(log_odds):
-    """σ(x) and σ(-x), both relatively accurate."""
-    odds = tl.exp(-tl.abs(log_odds))
-    rarer, commoner = odds / (1.0 + odds), 1.0 / (1.0 + odds)
-    return tl.where(log_odds > 0.0, commoner, rarer), tl.where(log_odds > 0.0, rarer, commoner)
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -105,7 +100,7 @@ def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl
         mean, variance = nothing, nothing
         for tile in range(TILES):
             weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
-            p, q = _probabilities(weight - anchor[:, None] + shift[:, None])
+            p, q = probabilities(weight - anchor[:, None] + shift[:, None])
             mean += tl.sum(size * p, 1)
             variance += tl.sum(size * p * q, 1)
         too_low = mean < target
@@ -143,7 +138,7 @@ def _groups(log_odds, group_sizes, tilt, j, groups):
     """σ(x), σ(-x) and m of some groups; those that do not exist are empty."""
     exists = j < groups
     x = tl.load(log_odds + j, mask=exists, other=0.0) + tilt
-    p, q = _probabilities(x)
+    p, q = probabilities(x)
     return p, q, tl.load(group_sizes + j, mask=exists, other=0.0)
 
 
@@ -182,7 +177,7 @@ def _measure(log_odds, group_sizes, tilt, draws, groups, GROUPS: tl.constexpr, T
         p, q, size = _groups(log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups)
         rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
         missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
-        log_amplitude += tl.sum(0.5 * size[:, None] * _log1p(-missing), 0)
+        log_amplitude += tl.sum(0.5 * size[:, None] * log1p(-missing), 0)
         angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
         phase += tl.sum(signed * (angle - rarer * theta[None, :]), 0)
     amplitude = tl.where(used, tl.where(k == 0.0, 1.0, 2.0) / period * tl.exp(log_amplitude), 0.0)
@@ -296,6 +291,52 @@ def _covariance_kernel(
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
+# Binomial masses: one a thread
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _stirling_remainder(x):
+    """log Γ(x+1) - x log x + x for real x ≥ 0, with the value 0 at 0.
+
+    Below 8 it is known from that of y = x + 8, since Γ(y+1) = (x+1) ⋯ (x+8) Γ(x+1), and has no terms that are larger than itself.
+    """
+    small = x < SERIES_FROM
+    y = tl.where(small, x + 8.0, x)
+    product, square = x * (x + 9.0), y * y  # of the first and the last factor, but for 8; the others follow in pairs
+    product = (product + 8.0) * (product + 14.0) * ((product + 18.0) * (product + 20.0))
+    scale = tl.where(small, product * EXP_8 / (square * square * (square * square)), 1.0)
+    value = stirling_series(y) + tl.log(tl.sqrt(TWO_PI * y) / scale) + x * tl.log(y / tl.maximum(x, 1e-300))
+    return tl.where(x == 0.0, 0.0, value)
+
+
+@triton.jit
+def _binomial_kernel(counts, group_sizes, log_odds, values, number, BLOCK: tl.constexpr):
+    """As `binomial._log_pmf`."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    exists = i < number
+    x = tl.load(counts + i, mask=exists, other=0.0)
+    size = tl.load(group_sizes + i, mask=exists, other=0.0)
+    logit = tl.load(log_odds + i, mask=exists, other=0.0)
+    outside = (x < 0.0) | (x > size)
+    x = tl.where(outside, 0.0, x)
+    failures = size - x
+    p, q = probabilities(logit)
+    expected, expected_failures = size * p, size * q
+    difference = tl.where(logit < 0.0, x - expected, expected_failures - failures)
+    log_commoner = tl.log(tl.maximum(size, 1.0)) - log1p(tl.exp(-tl.abs(logit)))
+    log_expected, log_expected_failures = log_commoner + tl.minimum(logit, 0.0), log_commoner - tl.maximum(logit, 0.0)
+    value = (
+        _stirling_remainder(size)
+        - _stirling_remainder(x)
+        - _stirling_remainder(failures)
+        - deviance(x, tl.log(tl.maximum(x, 1e-300)), expected, log_expected, difference)
+        - deviance(failures, tl.log(tl.maximum(failures, 1e-300)), expected_failures, log_expected_failures, -difference)
+    )
+    tl.store(values + i, tl.where(outside, -float("inf"), value), mask=exists)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
 # Launches
 # --------------------------------------------------------------------------------------------------------------------------------
 
@@ -383,3 +424,13 @@ def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     batch, operands = _flattened(log_odds, group_sizes, draws, tilt, events=(1, 1, 0, 0))
     no_vector = operands[0]
     return _launch(_covariance_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, no_vector, VARIANCE=True)
+
+
+def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+    """The three of one shape."""
+    operands = [operand.contiguous() for operand in (x, size, log_odds)]
+    values = torch.empty_like(operands[0])
+    if values.numel():
+        with torch.cuda.device_of(values):
+            _binomial_kernel[(-(-values.numel() // OF_BINOMIALS["BLOCK"]),)](*operands, values, values.numel(), **OF_BINOMIALS)
+    return values
