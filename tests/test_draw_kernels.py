@@ -13,7 +13,7 @@ from torch import Tensor
 
 from diffurn import FisherHypergeometric
 from diffurn.exact import kernels as dispatch
-from diffurn.exact import sampling
+from diffurn.exact import law, sampling
 from diffurn.exact.tree import Outcomes, Tree
 from distributions import assert_possible
 from goodness import Yardstick, tilted_log_odds
@@ -44,6 +44,7 @@ def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
     """The interpreter takes as long for a program of a hundred thousand entries as for one of ten."""
     if INTERPRETED:
         monkeypatch.setattr(kernels, "PROPOSED", 1 << 12)
+        monkeypatch.setitem(kernels.OF_LONG_ROWS, "ROWS", 1)
         monkeypatch.setitem(kernels.OF_OUTCOMES, "BLOCK", 1 << 13)
         monkeypatch.setitem(kernels.OF_CHAINS, "BLOCK", 1 << 13)
 
@@ -52,10 +53,24 @@ def tilted(urn: Urn) -> tuple[Tensor, Tensor, Tensor]:
     return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights)).tilted
 
 
+@pytest.fixture
+def in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few groups are many: two fill a tile of the kernel for long rows."""
+    monkeypatch.setattr(kernels, "MOST_GROUPS", 0)
+    monkeypatch.setattr(kernels, "OF_LONG_ROWS", {"GROUPS": 2, "ROWS": 1 << 9 if INTERPRETED else 1, "num_warps": 1})
+
+
+@pytest.fixture(params=["in_registers", "in_tiles"])
+def either_kernel(request: pytest.FixtureRequest) -> None:
+    if request.param == "in_tiles":
+        request.getfixturevalue("in_tiles")
+
+
 def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Of one urn, shape (number, c)."""
     if INTERPRETED:
         kernels.PROPOSED = min(1 << 18, triton.next_power_of_2(4 * number * urn.groups))  # `large_programs` puts it back
+        kernels.OF_LONG_ROWS["ROWS"] = triton.next_power_of_2(number)  # and this
     return kernels.draw_each(*(operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn)), number, dtype).squeeze(1).cpu()
 
 
@@ -229,12 +244,22 @@ FITTED = [
     Urn("30x9", (30,) * 9, 120, tuple(0.5 * j - 2.0 for j in range(9))),
     by_name("above-int32-few-draws"),
 ]
-CASES = len(FITTED) + 1
+FITTED_IN_TILES = [*FITTED[:3], Urn("30x4", (30,) * 4, 50, (0.5, -1.0, 0.0, 0.3))]
+CASES = len(FITTED) + len(FITTED_IN_TILES) + 1
 
 
 @pytest.mark.parametrize("urn", FITTED, ids=str)
 def test_single_groups_and_pairs_follow_the_law(urn: Urn) -> None:
     counts = each(urn, DRAWS if urn.groups < 9 else DRAWS // 4)
+    assert_possible(counts, urn)
+    p_values = Yardstick(urn).p_values([counts.numpy().astype(np.int64)])
+    assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
+
+
+@pytest.mark.parametrize("urn", FITTED_IN_TILES, ids=str)
+def test_groups_and_pairs_of_long_rows_follow_the_law(urn: Urn, in_tiles: None) -> None:
+    """Also pairs from different tiles, which must not share their random words."""
+    counts = each(urn, DRAWS)
     assert_possible(counts, urn)
     p_values = Yardstick(urn).p_values([counts.numpy().astype(np.int64)])
     assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
@@ -262,14 +287,22 @@ def test_draws_of_many_different_urns_follow_their_laws(monkeypatch: pytest.Monk
         assert abs((z**2 - 1).sum() / math.sqrt(len(z) * np.var(z**2))) < 5.0
 
 
-@pytest.mark.parametrize("groups", [1, 2, 3, 20])
-def test_every_draw_is_possible_and_urns_of_one_batch_do_not_mix(groups: int) -> None:
+def assert_all_urns_of_a_batch_are_possible(groups: int) -> None:
     urns = [urn for urn in URNS if urn.groups == groups]
     operands = [torch.stack(values).to(DEVICE) for values in zip(*map(tilted, urns), strict=True)]
     counts = kernels.draw_each(*operands, 50, torch.float64).cpu()
     assert counts.shape == (50, len(urns), groups)
     for urn, own in zip(urns, counts.unbind(1), strict=True):
         assert_possible(own, urn)
+
+
+@pytest.mark.parametrize("groups", [1, 2, 3, 20])
+def test_every_draw_is_possible_and_urns_of_one_batch_do_not_mix(groups: int) -> None:
+    assert_all_urns_of_a_batch_are_possible(groups)
+
+
+def test_long_rows_are_possible_and_urns_of_one_batch_do_not_mix(in_tiles: None) -> None:
+    assert_all_urns_of_a_batch_are_possible(5)
 
 
 def test_a_thousand_groups_fit_one_program() -> None:
@@ -279,6 +312,28 @@ def test_a_thousand_groups_fit_one_program() -> None:
     assert_possible(counts, urn)
     expected = (3 / (1 + np.exp(-tilted_log_odds(urn)))).astype(float)
     assert np.corrcoef(counts.sum(0).numpy(), expected)[0, 1] > 0.7
+
+
+def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sums over groups, standardised by their exact mean and variance, are standard normal numbers when they are added up."""
+    monkeypatch.setattr(dispatch, "has_kernels", lambda device: True)
+    monkeypatch.setattr(sampling, "draw_by_rejection", None)
+    number, groups = 32 if INTERPRETED else 10_000, 1500
+    if INTERPRETED:
+        monkeypatch.setitem(kernels.OF_LONG_ROWS, "ROWS", number)
+    rng = np.random.default_rng(3)
+    sizes = rng.integers(0, 7, groups)
+    sizes[1200] = 3000  # most of the spread: few rounds
+    urn = Urn("0-to-6x1500", tuple(sizes.tolist()), 2500, tuple(rng.normal(0.0, 1.0, groups).tolist()))
+    operands = [operand.to(DEVICE) for operand in tilted(urn)]
+    counts = sampling.sample(*operands, number, torch.float64)
+    assert_possible(counts.cpu(), urn)
+    mean = law._Mean.forward.__wrapped__(*operands)
+    places = torch.arange(groups, dtype=torch.float64, device=DEVICE)
+    for statistic in (operands[0], places, (places < kernels.MOST_GROUPS).double(), (places == 1200).double()):
+        variance = (statistic * law.covariance_product.__wrapped__(*operands, statistic)).sum()
+        z = ((counts - mean) * statistic).sum() / (number * variance).sqrt()
+        assert abs(float(z)) < 5.0  # P < 1e-6 each
 
 
 @pytest.mark.parametrize(
@@ -308,7 +363,7 @@ def test_the_distribution_uses_kernels(name: str, copies: tuple[int, ...], numbe
     assert_possible(counts.cpu(), urn)
 
 
-def test_a_seed_decides_all_draws() -> None:
+def test_a_seed_decides_all_draws(either_kernel: None) -> None:
     urn = by_name("titanic")
     results = []
     for seed in (7, 7, 8):
@@ -321,21 +376,22 @@ def test_a_seed_decides_all_draws() -> None:
     assert len(results[0][0].unique(dim=0)) > 90  # rows do not share their random words
 
 
-def test_nothing_is_drawn_for_no_urns() -> None:
+def test_nothing_is_drawn_for_no_urns(either_kernel: None) -> None:
     operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
     assert kernels.draw_each(*operands, 0, torch.float64).shape == (0, 1, 4)
     assert kernels.draw_each(*(operand[:0] for operand in operands), 3, torch.float64).shape == (3, 0, 4)
 
 
-def test_an_urn_without_outcomes_gives_nan_and_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_urn_without_outcomes_gives_nan_and_ends(either_kernel: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "MOST_ROUNDS", 3)
-    urn = FisherHypergeometric([5, 5], 8, weights=torch.tensor([[1.0, 0.0], [1.0, 1.0]]), validate_args=False)
+    urn = FisherHypergeometric([5, 5, 9], 8, weights=torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), validate_args=False)
     counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[0]
     assert counts[0].isnan().all()
+    assert counts[1].tolist() == [0.0, 0.0, 8.0]
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own making
-def test_draws_compile_as_one_graph() -> None:
+def test_draws_compile_as_one_graph(either_kernel: None) -> None:
     operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
     compiled = torch.compile(kernels.draw_each, fullgraph=True, backend="aot_eager" if INTERPRETED else "inductor")
     assert_possible(compiled(*operands, 5, torch.float64)[:, 0].cpu(), by_name("titanic"))

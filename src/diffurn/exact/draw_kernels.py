@@ -30,9 +30,10 @@ OF_OUTCOMES = {"BLOCK": 1024, "num_warps": 4}
 OF_CHAINS = {"BLOCK": 512, "num_warps": 8}
 # Proposed counts of a program, one for a thread. A program is as slow as its slowest row, so it has one warp unless an urn needs more.
 PROPOSED = 32
-# Groups that one program can hold in registers.
+# Groups that one program can hold in registers; if there are more, it goes through them tile by tile.
 MOST_GROUPS = 1024
-# Acceptance is above 1/√c: a possible urn never comes near this many rounds.
+OF_LONG_ROWS = {"GROUPS": 1024, "ROWS": 1, "num_warps": 16}
+# Acceptance is above 1/√c: a possible urn of up to ten thousand groups never comes near this many rounds.
 MOST_ROUNDS = 10_000
 
 # Below this mean a binomial count is found by walking up its distribution, where the walk ends at LONGEST_WALK (P < 1e-29).
@@ -223,7 +224,40 @@ def _hat(size, p):
 
 
 @triton.jit
-def _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_expected_failures, table):
+def _rarer(logit, size):
+    """Of the rarer of drawn and not drawn, whose odds keep their accuracy when the other is all but sure.
+
+    Its odds, the logarithm of 1 - p, and those of the expected numbers of it and of the other.
+    """
+    odds = tl.exp(-tl.abs(logit))
+    log_q = -log1p(odds)
+    log_failures = tl.log(tl.maximum(size, 1.0)) + log_q
+    return odds, log_q, log_failures - tl.abs(logit), log_failures
+
+
+@triton.jit
+def _spread(logit, size):
+    """m p (1 - p)."""
+    odds = tl.exp(-tl.abs(logit))
+    return size * odds / ((1.0 + odds) * (1.0 + odds))
+
+
+@triton.jit
+def _log_peak(size, odds, log_expected, log_failures, table):
+    """`_log_pmf` of the mode."""
+    p = odds / (1.0 + odds)
+    return _log_pmf(tl.floor((size + 1.0) * p), size, size * p, log_expected, log_failures, table)
+
+
+@triton.jit
+def _chance(left, size, logit, odds, log_expected, log_failures, log_peak, table):
+    """That the widest group takes what is left: its mass relative to the largest."""
+    rarer_left = tl.where(logit > 0.0, size - left, left)
+    return tl.exp(_log_pmf(rarer_left, size, size * (odds / (1.0 + odds)), log_expected, log_failures, table) - log_peak)
+
+
+@triton.jit
+def _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_failures, table):
     """A Binomial(m, odds / (1 + odds)) count of each entry, odds ≤ 1, and the number of calls for random words so far."""
     p = odds / (1.0 + odds)
     expected = size * p
@@ -232,13 +266,13 @@ def _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_exp
     calls += 1
     k = _walked(_uniform(w0, w1), size, odds, log_q, ~many)
     a, b, alpha = _hat(size, p)
-    log_peak = _log_pmf(tl.floor((size + 1.0) * p), size, expected, log_expected, log_expected_failures, table)
+    log_peak = _log_peak(size, odds, log_expected, log_failures, table)
     pending = many
     while tl.max(pending.to(tl.int32)) > 0:
         u, v = _uniform(w0, w1) - 0.5, _uniform(w2, w3)
         us = tl.maximum(0.5 - tl.abs(u), 1e-30)
         candidate = tl.floor((2.0 * a / us + b) * u + (expected + 0.5))
-        log_ratio = _log_pmf(candidate, size, expected, log_expected, log_expected_failures, table) - log_peak
+        log_ratio = _log_pmf(candidate, size, expected, log_expected, log_failures, table) - log_peak
         accepted = pending & (v * alpha < tl.exp(log_ratio) * (a / (us * us) + b))
         k = tl.where(accepted, candidate, k)
         pending = pending & ~accepted
@@ -249,8 +283,8 @@ def _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_exp
 
 @triton.jit
 def _each_kernel(
-    seed, log_odds, group_sizes, draws, table, counts, rows, urns, groups,
-    GROUPS: tl.constexpr, TRIES: tl.constexpr, ROWS: tl.constexpr, ROUNDS: tl.constexpr,
+    seed, log_odds, group_sizes, draws, table, counts, rows, urns, groups, rounds,
+    GROUPS: tl.constexpr, TRIES: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """Every row is tried TRIES times at once; of those that are accepted the first is taken. A row that never is becomes NaN."""
     trial, j = tl.arange(0, ROWS * TRIES) % TRIES, tl.arange(0, GROUPS)
@@ -261,40 +295,98 @@ def _each_kernel(
     size = tl.load(group_sizes + urn[:, None] * groups + j[None, :], mask=exists, other=0.0)
     total = tl.load(draws + urn, mask=waiting, other=0.0)
 
-    # All is said of the rarer of drawn and not drawn: its odds keep their accuracy when the other is all but sure.
-    odds = tl.exp(-tl.abs(logit))
-    widest = tl.argmax(tl.where(exists, size * odds / ((1.0 + odds) * (1.0 + odds)), -1.0), 1)[:, None] == j[None, :]
+    widest = tl.argmax(tl.where(exists, _spread(logit, size), -1.0), 1)[:, None] == j[None, :]
     last_size, last_logit = tl.sum(tl.where(widest, size, 0.0), 1), tl.sum(tl.where(widest, logit, 0.0), 1)
-    last_odds = tl.exp(-tl.abs(last_logit))
-    last_p = last_odds / (1.0 + last_odds)
-    last_log_failures = tl.log(tl.maximum(last_size, 1.0)) - log1p(last_odds)
-    last_log_expected = last_log_failures - tl.abs(last_logit)
-    log_peak = _log_pmf(tl.floor((last_size + 1.0) * last_p), last_size, last_size * last_p, last_log_expected, last_log_failures, table)
+    last_odds, _log_q, last_log_expected, last_log_failures = _rarer(last_logit, last_size)
+    log_peak = _log_peak(last_size, last_odds, last_log_expected, last_log_failures, table)
     size = tl.where(widest, 0.0, size)
-    log_q = -log1p(odds)
-    log_failures = tl.log(tl.maximum(size, 1.0)) + log_q
-    log_expected = log_failures - tl.abs(logit)
+    odds, log_q, log_expected, log_failures = _rarer(logit, size)
     cell = trial[:, None] * GROUPS + j[None, :]
     index = row[:, None] + cell * 0
 
     # Calls for random words are counted on; those that decide have a cell of their own.
-    calls, rounds = 0, 0
-    while (tl.max(waiting.to(tl.int32)) > 0) & (rounds < ROUNDS):
+    calls, tried = 0, 0
+    while (tl.max(waiting.to(tl.int32)) > 0) & (tried < rounds):
         k, calls = _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_failures, table)
         proposal = tl.where(logit > 0.0, size - k, k)
         left = total - tl.sum(proposal, 1)
-        rarer_left = tl.where(last_logit > 0.0, last_size - left, left)
-        log_mass = _log_pmf(rarer_left, last_size, last_size * last_p, last_log_expected, last_log_failures, table)
-        w0, w1, _, _ = _philox(key, row, TRIES * GROUPS + trial, trial * 0 + rounds)
-        accepted = waiting & (_uniform(w0, w1) < tl.exp(log_mass - log_peak))
+        chance = _chance(left, last_size, last_logit, last_odds, last_log_expected, last_log_failures, log_peak, table)
+        w0, w1, _, _ = _philox(key, row, TRIES * GROUPS + trial, trial * 0 + tried)
+        accepted = waiting & (_uniform(w0, w1) < chance)
         first = tl.min(tl.reshape(tl.where(accepted, trial, TRIES), (ROWS, TRIES)), 1)
         first = tl.reshape(tl.broadcast_to(first[:, None], (ROWS, TRIES)), (ROWS * TRIES,))
         outcome = tl.where(widest, left[:, None], proposal).to(counts.dtype.element_ty)
         tl.store(counts + row[:, None] * groups + j[None, :], outcome, mask=(waiting & (trial == first))[:, None] & group)
         waiting = waiting & (first == TRIES)
-        rounds += 1
+        tried += 1
     nothing = (tl.zeros((ROWS * TRIES, GROUPS), tl.float64) + float("nan")).to(counts.dtype.element_ty)
     tl.store(counts + row[:, None] * groups + j[None, :], nothing, mask=(waiting & (trial == 0))[:, None] & group)
+
+
+@triton.jit
+def _tile_of(log_odds, group_sizes, first, start, waiting, groups, GROUPS: tl.constexpr):
+    """The groups from `start` on of some rows, whose first lie at `first`: which they are, which exist, log-odds and sizes."""
+    j = start + tl.arange(0, GROUPS)[None, :]
+    place, exists = first[:, None] + j, waiting[:, None] & (j < groups)
+    return j, exists, tl.load(log_odds + place, mask=exists, other=0.0), tl.load(group_sizes + place, mask=exists, other=0.0)
+
+
+@triton.jit
+def _long_kernel(
+    seed, log_odds, group_sizes, draws, table, counts, rows, urns, groups, rounds,
+    GROUPS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """As `_each_kernel`, the groups in tiles. A proposal lies where the draw is to be, until the next one overwrites it."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    key, urn, waiting = tl.load(seed), row % urns, row < rows
+    first, total = urn * groups, tl.load(draws + urn, mask=waiting, other=0.0)
+
+    widest, largest = tl.zeros((ROWS,), tl.int32), tl.full((ROWS,), -1.0, tl.float64)
+    start = 0
+    while start < groups:
+        j, exists, logit, size = _tile_of(log_odds, group_sizes, first, start, waiting, groups, GROUPS)
+        spread = tl.where(exists, _spread(logit, size), -1.0)
+        widest = tl.where(tl.max(spread, 1) > largest, start + tl.argmax(spread, 1), widest)
+        largest = tl.maximum(largest, tl.max(spread, 1))
+        start += GROUPS
+    last_logit = tl.load(log_odds + first + widest, mask=waiting, other=0.0)
+    last_size = tl.load(group_sizes + first + widest, mask=waiting, other=0.0)
+    last_odds, _log_q, last_log_expected, last_log_failures = _rarer(last_logit, last_size)
+    log_peak = _log_peak(last_size, last_odds, last_log_expected, last_log_failures, table)
+
+    # All tiles of a round count their calls from the same number on, since each has cells of its own.
+    calls, tried = 0, 0
+    decisive = row * 0 + tl.cdiv(groups, GROUPS) * GROUPS
+    while (tl.max(waiting.to(tl.int32)) > 0) & (tried < rounds):
+        left, most_calls, start = total, calls, 0
+        while start < groups:
+            j, exists, logit, size = _tile_of(log_odds, group_sizes, first, start, waiting, groups, GROUPS)
+            exists = exists & (j != widest[:, None])
+            size = tl.where(exists, size, 0.0)
+            odds, log_q, log_expected, log_failures = _rarer(logit, size)
+            index = row[:, None] + j * 0
+            k, own_calls = _binomials(key, index, j + index * 0, calls, size, odds, log_q, log_expected, log_failures, table)
+            proposal = tl.where(logit > 0.0, size - k, k)
+            tl.store(counts + row[:, None] * groups + j, proposal.to(counts.dtype.element_ty), mask=exists)
+            left -= tl.sum(proposal, 1)
+            most_calls = tl.maximum(most_calls, own_calls)
+            start += GROUPS
+        calls = most_calls
+        chance = _chance(left, last_size, last_logit, last_odds, last_log_expected, last_log_failures, log_peak, table)
+        w0, w1, _, _ = _philox(key, row, decisive, row * 0 + tried)
+        accepted = waiting & (_uniform(w0, w1) < chance)
+        tl.store(counts + row * groups + widest, left.to(counts.dtype.element_ty), mask=accepted)
+        waiting = waiting & ~accepted
+        tried += 1
+
+    if tl.max(waiting.to(tl.int32)) > 0:
+        tl.debug_barrier()  # the last proposals have to be there before
+        nothing = (tl.zeros((ROWS, GROUPS), tl.float64) + float("nan")).to(counts.dtype.element_ty)
+        start = 0
+        while start < groups:
+            j = start + tl.arange(0, GROUPS)[None, :]
+            tl.store(counts + row[:, None] * groups + j, nothing, mask=waiting[:, None] & (j < groups))
+            start += GROUPS
 
 
 @cache
@@ -304,6 +396,11 @@ def _tile(groups: int, proposed: int) -> dict[str, int]:
     tries = max(1, min(8, triton.next_power_of_2(max(2, math.isqrt(padded))), MOST_GROUPS // padded))
     rows = max(1, proposed // (tries * padded))
     return {"GROUPS": padded, "TRIES": tries, "ROWS": rows, "num_warps": min(16, max(1, rows * tries * padded // 64))}
+
+
+def _rounds(groups: int) -> int:
+    """A hundred times as many as a draw takes on average, or more."""
+    return MOST_ROUNDS * -(-math.isqrt(groups) // 100)
 
 
 @cache
@@ -318,11 +415,11 @@ def _draw_each(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, seed: Tenso
     counts = _new_counts(log_odds, group_sizes, draws, seed, number, dtype)
     urns, groups = log_odds.shape
     if number * urns:
-        tile = _tile(groups, PROPOSED)
+        kernel, tile = (_each_kernel, _tile(groups, PROPOSED)) if groups <= MOST_GROUPS else (_long_kernel, OF_LONG_ROWS)
         with torch.cuda.device_of(log_odds):
-            _each_kernel[(-(-number * urns // tile["ROWS"]),)](
-                seed, log_odds, group_sizes, draws, _remainders(log_odds.device), counts, number * urns, urns, groups,
-                ROUNDS=MOST_ROUNDS, **tile,
+            kernel[(-(-number * urns // tile["ROWS"]),)](
+                seed, log_odds, group_sizes, draws, _remainders(log_odds.device), counts, number * urns, urns, groups, _rounds(groups),
+                **tile,
             )  # fmt: skip
     return counts
 

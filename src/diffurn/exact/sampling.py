@@ -46,7 +46,7 @@ def sample_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, nu
     """
     urns = _as_rows(log_odds, group_sizes, draws)
     on_device = _draw_kernels(draws.device)
-    if on_device is not None and log_odds.shape[-1] <= on_device.MOST_GROUPS:
+    if on_device is not None:
         counts: Tensor = on_device.draw_each(*urns, number, dtype)
     else:
         rows = (operand.expand(number, *operand.shape).flatten(0, 1) for operand in urns)
