@@ -78,13 +78,13 @@ class FisherHypergeometric(Urn):
 
     def _with_log_tilt(self) -> tuple[exact.TiltedUrn, Tensor]:
         group_sizes, draws = self.group_sizes.double(), self.draws.double()
-        log_tilt = exact.log_tilt(self._detached_log_weights(), group_sizes, draws)
-        tilt = log_tilt.unsqueeze(-1)
         parameter: Tensor = getattr(self, self._parameter).double()
+        log_tilt = exact.log_tilt(self._as_log_weights(parameter.detach()), group_sizes, draws)
+        tilt = log_tilt.unsqueeze(-1)
         if self._parameter == "weights":
             # Weight zero becomes too small to matter instead of log 0, so that the one-sided derivative in ω comes out right.
             parameter = (parameter + torch.where(parameter == 0, torch.exp(exact.ZERO_WEIGHT_LOG_ODDS - tilt), 0.0)).log()
-        log_odds = torch.where(parameter == -torch.inf, exact.ZERO_WEIGHT_LOG_ODDS, parameter + tilt)
+        log_odds = (parameter + tilt).masked_fill_(parameter == -torch.inf, exact.ZERO_WEIGHT_LOG_ODDS)
         return exact.TiltedUrn(log_odds, group_sizes, draws), log_tilt
 
     def _small(self, number: int = 0) -> SmallUrn | None:
@@ -118,22 +118,19 @@ class FisherHypergeometric(Urn):
         :math:`∂/∂x_j = \log ω_j - ψ(x_j + 1) + ψ(m_j - x_j + 1)`. The value is -inf outside 0 ≤ x_j ≤ m_j and where Σx is not n.
         """
         x = self._checked_value(value)
+        surplus = self.draws - x.sum(-1)  # zero on the support; keeps the tilt out of the gradient in x
+        impossible = (surplus.detach().abs() >= 0.5) | ((x > 0) & self._never_drawn()).any(-1)
         small = self._small()
         if small is not None:
-            log_prob = small.law().log_prob(x)
             within = ((x >= 0) & (x <= self.group_sizes)).all(-1) | x.isnan().any(-1)
-            return torch.where(within & ~self._impossible(x), log_prob, -torch.inf).to(self.dtype)
+            return torch.where(within & ~impossible, small.law().log_prob(x), -torch.inf).to(self.dtype)
         central = self._central()
         if central is not None and not asks_for_derivative(x):
-            return torch.where(self._impossible(x), -torch.inf, central.log_prob(x)).to(self.dtype)
+            return torch.where(impossible, -torch.inf, central.log_prob(x)).to(self.dtype)
         (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
-        surplus = draws - x.sum(-1)  # zero on the support; keeps the tilt out of the gradient in x
         per_group = exact.binomial_log_pmf(x, group_sizes, log_odds)
         log_prob = per_group.sum(-1) - exact.log_mass(log_odds, group_sizes, draws) + surplus * log_tilt
-        return torch.where(self._impossible(x), -torch.inf, log_prob).to(self.dtype)
-
-    def _impossible(self, x: Tensor) -> Tensor:
-        return ((self.draws - x.sum(-1)).abs() >= 0.5) | ((x > 0) & self._never_drawn()).any(-1)
+        return log_prob.masked_fill(impossible, -torch.inf).to(self.dtype)
 
     @property
     def log_normalizer(self) -> Tensor:

@@ -140,15 +140,18 @@ class Urn(Distribution):
         return cast("Self", new)
 
     def _detached_log_weights(self) -> Tensor:
-        parameter: Tensor = getattr(self, self._parameter).detach().double()
+        return self._as_log_weights(getattr(self, self._parameter).detach().double())
+
+    def _as_log_weights(self, parameter: Tensor) -> Tensor:
         return parameter.log() if self._parameter == "weights" else parameter
 
     def _never_drawn(self) -> Tensor:
-        return self._detached_log_weights() == -torch.inf
+        parameter: Tensor = getattr(self, self._parameter).detach()
+        return parameter == (0 if self._parameter == "weights" else -torch.inf)
 
     def _drawable(self) -> Tensor:
         """Group sizes with the groups of weight zero emptied."""
-        return torch.where(self._never_drawn(), 0, self.group_sizes)
+        return self.group_sizes.masked_fill(self._never_drawn(), 0)
 
     def _is_possible(self) -> bool:
         """Whether there are as many balls with positive weight as draws, in every urn."""
@@ -197,15 +200,20 @@ class Urn(Distribution):
         value = self._with_groups(value)
         x: Tensor = value.double()
         if self._validate_args and can_check():
-            whole = x.detach() == x.detach().floor()
+            counts = x.detach()
+            whole = counts == counts.floor()
             if joint:
-                within = (x.detach() >= 0) & (x.detach() <= self.group_sizes)
-                require("value", value, whole & within, "counts must be integers from 0 to the size of their group")
-                total = x.detach().sum(-1)
-                require("value.sum(-1)", total, total == self.draws, f"the counts must sum to the draws, {_span(self.draws)}")
+                self._check_counts(value, whole & (counts >= 0) & (counts <= self.group_sizes), counts.sum(-1))
             else:
-                require("value", value, whole & (x.detach().abs() < torch.inf), "counts must be integers")
+                require("value", value, whole & (counts.abs() < torch.inf), "counts must be integers")
         return x
+
+    def _check_counts(self, value: Tensor, possible: Tensor, total: Tensor) -> None:
+        complete = total == self.draws
+        if bool(possible.all() & complete.all()):  # a device is asked once, as for arguments
+            return
+        require("value", value, possible, "counts must be integers from 0 to the size of their group")
+        require("value.sum(-1)", total, complete, f"the counts must sum to the draws, {_span(self.draws)}")
 
     def _marginal_support(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest possible count of each group, float64."""

@@ -33,18 +33,20 @@ def usable_array(value: Any) -> Any:
     return value if value.flags.writeable and min(value.strides, default=0) >= 0 else value.copy()
 
 
-def as_counts(name: str, value: Any, device: torch.device) -> Tensor:
+def as_counts(name: str, value: Any, device: torch.device | None) -> Tensor:
     """Counts as they came, int64 unless floating-point."""
     tensor = _as_numbers(name, value, device, "integers")
     return tensor if tensor.is_floating_point() else tensor.to(torch.int64)
 
 
 def as_integer_tensor(name: str, value: Any, device: torch.device, check: bool) -> Tensor:
-    """An int64 tensor; floating-point input is accepted where it holds integers."""
-    tensor = as_counts(name, value, device)
+    """An int64 tensor; floating-point input is accepted where it holds integers. What the host knows is checked there."""
+    tensor = as_counts(name, value, None)
     if check:
-        require(name, tensor, (tensor >= 0) & (tensor == torch.floor(tensor)) & (tensor <= 2**53), "must be an integer from 0 to 2^53")
-    return tensor.to(torch.int64)
+        within = (tensor >= 0) & (tensor <= 2**53)
+        holds = within & (tensor == tensor.floor()) if tensor.is_floating_point() else within
+        require(name, tensor, holds, "must be an integer from 0 to 2^53")
+    return tensor.to(device, torch.int64)
 
 
 def require(name: str, tensor: Tensor, holds: Tensor, rule: str) -> None:

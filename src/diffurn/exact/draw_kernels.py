@@ -431,6 +431,6 @@ def _new_counts(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, seed: Tens
 
 def draw_each(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor:
     """`number` exact draws for each row of tilted log-odds ``(B, c)``, shape ``(number, B, c)``; NaN if an urn has none."""
-    operands = (operand.detach().contiguous() for operand in (log_odds, group_sizes, draws))
+    operands = (operand.contiguous() for operand in (log_odds, group_sizes, draws))
     counts: Tensor = _draw_each(*operands, new_seed(log_odds.device), number, dtype)
     return counts

@@ -15,6 +15,7 @@ from torch.autograd import forward_ad
 from diffurn.exact.tracing import is_transforming
 
 _HAS_TRITON = find_spec("triton") is not None
+_imported = functools.cache(importlib.import_module)  # Python's own looks for a while, in every call
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -41,7 +42,7 @@ def in_one_launch(kernel: str) -> Callable[[Callable[..., Tensor]], Callable[...
         @functools.wraps(function)
         def dispatched(*operands: Any) -> Tensor:
             if can_launch(operands[0]) and not (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)):
-                return cast(Tensor, getattr(importlib.import_module(module), name)(*operands))
+                return cast(Tensor, getattr(_imported(module), name)(*operands))
             return function(*operands)
 
         return dispatched

@@ -36,6 +36,8 @@ def _evaluate(method: Callable[..., Tensor], log_odds: Tensor, group_sizes: Tens
 
 def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The three with their batch shapes made equal, so that gradients have the shape of what they belong to."""
+    if log_odds.shape == group_sizes.shape and log_odds.shape[:-1] == draws.shape:
+        return log_odds, group_sizes, draws
     log_odds, group_sizes, draws = torch.broadcast_tensors(log_odds, group_sizes, draws.unsqueeze(-1))
     return log_odds, group_sizes, draws[..., 0]
 

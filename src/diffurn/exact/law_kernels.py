@@ -345,7 +345,8 @@ def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, 
     """The common batch shape, and the operands as contiguous rows of it."""
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
-    return batch, [x.detach().expand(batch + groups * e).contiguous() for x, e in zip(operands, events, strict=True)]
+    shapes = batch, batch + groups
+    return batch, [(x if x.shape == shapes[e] else x.expand(shapes[e])).contiguous() for x, e in zip(operands, events, strict=True)]
 
 
 def _tile(groups: int, most: int) -> dict[str, int]:

@@ -16,7 +16,7 @@ def common_shape(shapes: Iterable[Sequence[int]]) -> torch.Size:
     """
     shapes = list(shapes)
     longest = max(shapes, key=len)
-    return torch.Size(longest if all(_fits(shape, longest) for shape in shapes) else torch.broadcast_shapes(*shapes))
+    return torch.Size(longest if all(shape == longest or _fits(shape, longest) for shape in shapes) else torch.broadcast_shapes(*shapes))
 
 
 def _fits(shape: Sequence[int], frame: Sequence[int]) -> bool:
