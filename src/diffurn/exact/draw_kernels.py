@@ -380,7 +380,7 @@ def _long_kernel(
         tried += 1
 
     if tl.max(waiting.to(tl.int32)) > 0:
-        tl.debug_barrier()  # the last proposals have to be there before
+        tl.debug_barrier()  # other threads may still write the last proposal
         nothing = (tl.zeros((ROWS, GROUPS), tl.float64) + float("nan")).to(counts.dtype.element_ty)
         start = 0
         while start < groups:
