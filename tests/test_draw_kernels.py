@@ -28,7 +28,7 @@ import triton  # noqa: E402 (without triton there is nothing to import)
 import triton.language as tl  # noqa: E402
 
 from diffurn.exact import draw_kernels as kernels  # noqa: E402
-from diffurn.exact.device_functions import log1p  # noqa: E402
+from diffurn.exact.shared_kernels import log1p  # noqa: E402
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter's NumPy, on what is masked afterwards
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")

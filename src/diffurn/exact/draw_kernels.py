@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.library import custom_op
 from torch.nn.functional import pad
 
-from diffurn.exact.device_functions import SERIES_FROM, deviance, log1p, stirling_series
+from diffurn.exact.shared_kernels import SERIES_FROM, deviance, log1p, stirling_series
 from diffurn.exact.tree import Outcomes, Tree
 
 # Draws that a program takes from tables, measured to be the fastest on one H200; of outcomes it takes twice as many, since each random word

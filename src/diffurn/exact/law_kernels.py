@@ -19,9 +19,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from diffurn.exact.device_functions import SERIES_FROM, deviance, log1p, probabilities, stirling_series
 from diffurn.exact.quadrature import NODES, TAIL_NATS
 from diffurn.exact.shapes import common_shape
+from diffurn.exact.shared_kernels import SERIES_FROM, deviance, log1p, probabilities, stirling_series
 from diffurn.exact.tilt import ITERATIONS, SETTLED_STEP, SMALL_STEP
 
 # Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest urn, so one warp has to do.
