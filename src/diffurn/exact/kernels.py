@@ -10,9 +10,8 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
-from diffurn.exact.tracing import is_transforming
+from diffurn.exact.tracing import asks_for_derivative, is_forward_mode, is_transforming
 
 _HAS_TRITON = find_spec("triton") is not None
 _imported = functools.cache(importlib.import_module)  # Python's own looks for a while, in every call
@@ -25,7 +24,7 @@ def has_kernels(device: torch.device) -> bool:
 
 def can_launch(operand: Tensor) -> bool:
     """Whether a kernel may be launched on a tensor: compilers, transforms and forward mode see nothing of what it does."""
-    if torch.compiler.is_compiling() or is_transforming() or forward_ad._current_level >= 0:
+    if torch.compiler.is_compiling() or is_transforming() or is_forward_mode():
         return False
     return has_kernels(operand.device) and operand.dtype == torch.float64
 
@@ -41,7 +40,7 @@ def in_one_launch(kernel: str) -> Callable[[Callable[..., Tensor]], Callable[...
     def decorate(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
         @functools.wraps(function)
         def dispatched(*operands: Any) -> Tensor:
-            if can_launch(operands[0]) and not (torch.is_grad_enabled() and any(x is not None and x.requires_grad for x in operands)):
+            if can_launch(operands[0]) and not any(x is not None and asks_for_derivative(x) for x in operands):
                 return cast(Tensor, getattr(_imported(module), name)(*operands))
             return function(*operands)
 

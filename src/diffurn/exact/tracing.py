@@ -31,6 +31,11 @@ def can_read(value: Any) -> bool:
     return value.device.type == "cpu" if type(value) is Tensor else not isinstance(value, Tensor) and hasattr(value, "tolist")
 
 
+def is_forward_mode() -> bool:
+    """Whether tensors may carry tangents."""
+    return forward_ad._current_level >= 0
+
+
 def asks_for_derivative(x: Tensor) -> bool:
     """Whether what is computed from a tensor will be differentiated in it, backward or forward."""
-    return (x.requires_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0
+    return (x.requires_grad and torch.is_grad_enabled()) or is_forward_mode()
