@@ -129,6 +129,7 @@ def sweeps(quick: bool = False) -> list[Sweep]:
     some = [10, 10**6] if quick else _powers(1, 9, 2)
     for operation in ("log_prob", "moments", "many-draws"):
         found += [_along_m(operation, "central", groups, some, 10_000 if operation == "many-draws" else 1000) for groups in (2, 3)]
+        found += [_along_b(operation, "central", 3, 200, [1, 10, 100])]
     for operation in ("log_prob", "moments", "many-draws", "one-draw-each"):
         found += [_along_m(operation, "wallenius", groups, some, 50 if operation == "moments" else 1000) for groups in (2, 3)]
         found += [_along_b(operation, "wallenius", 3, 200, [1, 10, 100])]

@@ -109,13 +109,11 @@ def exceptions(records: Sequence[Record]) -> Table:
 
 
 def _reason(own: Record, ours: Sequence[Record]) -> str:
-    law = "fisher" if own["law"] == "central" else own["law"]  # the same code
-    single = [r["median"] for r in ours if (r["operation"], r["law"], r["items"], r["dtype"]) == (own["operation"], law, 1, "float64")]
+    same = own["operation"], own["law"], 1, "float64"
+    single = [r["median"] for r in ours if (r["operation"], r["law"], r["items"], r["dtype"]) == same]
     call = min(single, default=0.0)
     if own["median"] < 2 * call:
         return f"the fixed cost of a call, {duration(call)}"
-    if own["law"] == "central" and own["operation"] == "moments":
-        return "theirs is a closed form; ours sums as for any weights"
     if own["law"] == "wallenius" and own["operation"] == "moments":
         return "ours is an integral over Fisher's moments; theirs a sum that grows with m"
     return f"the work itself, {duration(own['median'])}" + (f"; a call costs {duration(call)} whatever B" if call else "")

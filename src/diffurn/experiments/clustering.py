@@ -35,7 +35,7 @@ from diffurn.experiments.harness import Engine, Progress, Results, RunError, Tab
 from diffurn.experiments.records import rounded
 from diffurn.experiments.stack_training import BLOCK, Clock, tensor_cores, train
 from diffurn.models.mixtures import SharedUrn, fit_mixtures
-from diffurn.models.pretraining import Autoencoder, Loss, pretrain, read_vade_weights, start_from
+from diffurn.models.pretraining import Autoencoder, pretrain, read_vade_weights, start_from
 from diffurn.models.priors import prior_named
 from diffurn.models.steps import Batches
 from diffurn.models.vade import VaDE
@@ -72,7 +72,7 @@ class Options:
         held_epochs: as long the cluster weights stay equal, whatever the prior; in the paper they are learned from the start.
         layer_epochs: of our own pretraining, each layer.
         joint_epochs: of our own pretraining, all layers together.
-        joint_loss: and what they lose there: cross-entropy of the pixels, or their squares.
+        pretraining_rate: of its gradient descent (see `diffurn.models.pretraining.pretrain`).
         half: networks compute in bfloat16 (on a GPU).
         budget_seconds: stop after so many seconds; the same command then goes on from there.
         compiled: fuse the small operations of a step by torch.compile; takes a minute to start, for long runs on a GPU.
@@ -105,7 +105,7 @@ class Options:
     held_epochs: int = 0
     layer_epochs: int = 20
     joint_epochs: int = 100
-    joint_loss: Loss = "cross-entropy"
+    pretraining_rate: float = 0.05
     half: bool = True
     budget_seconds: float | None = None
     compiled: bool = False
@@ -126,6 +126,8 @@ class Options:
             )
         if self.held_epochs < 0:
             raise ValueError(f"held_epochs is {self.held_epochs}, but must be a number of epochs, 0 or more")
+        if not self.pretraining_rate > 0:
+            raise ValueError(f"pretraining_rate is {self.pretraining_rate}, but must be above 0")
         for name in ("seeds", "epochs", "batch_size", "evaluate_every", "latent", "mixture_starts"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
@@ -241,18 +243,28 @@ class Study:
     def _autoencoder(self) -> tuple[Autoencoder, list[int]]:
         """The autoencoders, and which of them each seed takes."""
         options = self.options
-        if options.pretrained is None:
-            self.clock.tell(f"pretraining {options.seeds} autoencoders")
-            seeds, epochs = [self._seed(seed) for seed in range(options.seeds)], (options.layer_epochs, options.joint_epochs)
-            items = [self.items] * options.seeds
-            sizes = options.widths, options.latent, *epochs, options.batch_size
-            trained = pretrain(self.train, items, seeds, *sizes, joint_loss=options.joint_loss)
-            return trained, list(range(options.seeds))
         try:
+            if options.pretrained is None:
+                return self._pretrained(), list(range(options.seeds))
             released = read_vade_weights(options.pretrained, self.train.shape[1], options.widths, options.latent)
         except ValueError as error:
             raise RunError(str(error)) from error
         return released.to(self.device), [0] * options.seeds
+
+    def _pretrained(self) -> Autoencoder:
+        options = self.options
+        self.clock.tell(f"pretraining {options.seeds} autoencoders")
+        return pretrain(
+            self.train,
+            [self.items] * options.seeds,
+            [self._seed(seed) for seed in range(options.seeds)],
+            options.widths,
+            options.latent,
+            options.layer_epochs,
+            options.joint_epochs,
+            options.batch_size,
+            options.pretraining_rate,
+        )
 
     @property
     def _epoch(self) -> int:

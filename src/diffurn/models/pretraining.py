@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, dropout, mse_loss
+from torch.nn.functional import dropout
 
 from diffurn.models.mixtures import Mixture
 from diffurn.models.stacked import glorot_, linear_layers, rectified, stacked_layers
 from diffurn.models.steps import Batches, Replayed
 from diffurn.models.vade import VaDE
 
-Loss = Literal["cross-entropy", "squares"]
 # Steps prepared at once.
 _BLOCK = 64
+_MOMENTUM = 0.9
 
 
 class Autoencoder(nn.Module):
@@ -93,14 +93,14 @@ def pretrain(
     layer_epochs: int,
     joint_epochs: int,
     batch_size: int,
-    learning_rate: float = 1e-3,
+    learning_rate: float = 0.05,
     corruption: float = 0.2,
-    joint_loss: Loss = "cross-entropy",
 ) -> Autoencoder:
-    """Denoising autoencoders, layer by layer and then as a whole, as VaDE and DEC (Xie et al. 2016) start; with Adam instead of SGD.
+    """Denoising autoencoders, layer by layer and then as a whole, as VaDE and DEC (Xie et al. 2016) start.
 
     Every pair of an encoder and its decoder layer learns to restore its input from a copy with a fifth of the entries dropped, hidden units
-    being dropped as well; then all layers together restore the clean pixels.
+    being dropped as well; then all layers together restore the clean pixels. All of it by squared errors and plain gradient descent with
+    momentum: Adam and cross-entropies restore better, but their latents are no such clusters.
 
     Args:
         images: (N, pixels), bytes, on the device to train on.
@@ -109,61 +109,60 @@ def pretrain(
         widths, latent: as of `VaDE`.
         layer_epochs: for each pair.
         joint_epochs: for the whole.
-        batch_size, learning_rate: of all of them.
+        batch_size: of all of them.
+        learning_rate: on the mean squared error of an entry, for pixels of mean square 1; dark pictures, which move the weights less, get
+            more in proportion.
         corruption: the share of entries dropped.
-        joint_loss: of the pixels, when all layers are trained together.
     """
     torch.manual_seed(seeds[0])  # of the dropout
     autoencoder = Autoencoder(len(items), images.shape[1], widths, latent).to(images.device)
     for place, layer in enumerate(linear_layers(autoencoder.encoder, autoencoder.decoder)):
         glorot_(layer.weight, [seed * 1_009 + place for seed in seeds])
     batches = Batches(items, seeds, batch_size, _BLOCK, normals=0, gumbels=0)
+    rate = learning_rate / as_pixels(images).square().mean().item()
     steps_per_epoch = max(len(own) for own in items) // batch_size
     for depth, pair in enumerate(zip(autoencoder.encoder, reversed(autoencoder.decoder), strict=True)):
         parameters = [parameter for layer in pair for parameter in layer.parameters()]
-        _minimise(_layer_loss(autoencoder, depth, corruption), parameters, images, batches, layer_epochs * steps_per_epoch, learning_rate)
+        _minimise(_layer_error(autoencoder, depth, corruption), parameters, images, batches, layer_epochs * steps_per_epoch, rate)
 
     def whole(x: Tensor) -> Tensor:
-        return _pixel_loss(autoencoder(x), x, joint_loss)
+        log_odds: Tensor = autoencoder(x)
+        return log_odds.sigmoid() - x
 
-    _minimise(whole, list(autoencoder.parameters()), images, batches, joint_epochs * steps_per_epoch, learning_rate)
+    _minimise(whole, list(autoencoder.parameters()), images, batches, joint_epochs * steps_per_epoch, rate)
+    finite = torch.stack([parameter.isfinite().flatten(1).all(1) for parameter in autoencoder.parameters()]).all(0)
+    if not finite.all():
+        raise ValueError(f"pretraining diverges at the learning rate {learning_rate:g}; a smaller one would be right")
     return autoencoder
 
 
-def _pixel_loss(log_odds: Tensor, x: Tensor, kind: Loss) -> Tensor:
-    """Per image and model."""
-    if kind == "squares":
-        return (log_odds.sigmoid() - x).square().sum(-1).mean(-1)
-    return binary_cross_entropy_with_logits(log_odds, x, reduction="none").sum(-1).mean(-1)
-
-
-def _layer_loss(autoencoder: Autoencoder, depth: int, corruption: float) -> Callable[[Tensor], Tensor]:
+def _layer_error(autoencoder: Autoencoder, depth: int, corruption: float) -> Callable[[Tensor], Tensor]:
+    """What an encoder and its decoder layer restore of a corrupted input, less that input."""
     encoder, decoder = autoencoder.encoder[depth], autoencoder.decoder[-1 - depth]
-    first, last = depth == 0, depth == len(autoencoder.encoder) - 1
+    last = depth == len(autoencoder.encoder) - 1
+    as_input = torch.relu if depth else torch.sigmoid
 
-    def loss(x: Tensor) -> Tensor:
+    def error(x: Tensor) -> Tensor:
         with torch.no_grad():
             for below in autoencoder.encoder[:depth]:
                 x = torch.relu(below(x))
         hidden = encoder(dropout(x, corruption))
         if not last:
             hidden = torch.relu(hidden)
-        restored = decoder(dropout(hidden, corruption))
-        if first:
-            return _pixel_loss(restored, x, "cross-entropy")
-        return mse_loss(torch.relu(restored), x, reduction="none").sum(-1).mean(-1)
+        return as_input(decoder(dropout(hidden, corruption))) - x
 
-    return loss
+    return error
 
 
 def _minimise(
-    loss: Callable[[Tensor], Tensor], parameters: list[nn.Parameter], images: Tensor, batches: Batches, steps: int, learning_rate: float
+    error: Callable[[Tensor], Tensor], parameters: list[nn.Parameter], images: Tensor, batches: Batches, steps: int, learning_rate: float
 ) -> None:
-    optimizer = fused_adam(parameters, learning_rate)
+    """Gradient descent on each model's mean square of an error (S, B, entries)."""
+    optimizer = torch.optim.SGD(parameters, learning_rate, _MOMENTUM)
 
     def step() -> None:
         numbers, _, _ = batches.next()
-        loss(as_pixels(images[numbers])).sum().backward()
+        error(as_pixels(images[numbers])).square().mean((-2, -1)).sum().backward()
         optimizer.step()
         optimizer.zero_grad(set_to_none=True)
 
@@ -172,13 +171,6 @@ def _minimise(
         block = min(_BLOCK, steps - start)
         batches.refill(block)
         replayed.run(block)
-
-
-def fused_adam(parameters: Sequence[nn.Parameter], learning_rate: float) -> torch.optim.Adam:
-    """Adam in one pass over the memory, its learning rate a tensor that a captured step reads."""
-    device = parameters[0].device
-    rate = torch.tensor(learning_rate, device=device)
-    return torch.optim.Adam(parameters, lr=rate, fused=True, capturable=device.type == "cuda")
 
 
 @torch.no_grad()
