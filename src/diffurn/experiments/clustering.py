@@ -103,9 +103,9 @@ class Options:
     mixture_balls: float | None = None
     mixture_starts: int = 4
     held_epochs: int = 0
-    layer_epochs: int = 20
-    joint_epochs: int = 100
-    pretraining_rate: float = 0.05
+    layer_epochs: int = 10
+    joint_epochs: int = 50
+    pretraining_rate: float = 0.1
     half: bool = True
     budget_seconds: float | None = None
     compiled: bool = False

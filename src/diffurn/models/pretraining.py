@@ -93,7 +93,7 @@ def pretrain(
     layer_epochs: int,
     joint_epochs: int,
     batch_size: int,
-    learning_rate: float = 0.05,
+    learning_rate: float = 0.1,
     corruption: float = 0.2,
 ) -> Autoencoder:
     """Denoising autoencoders, layer by layer and then as a whole, as VaDE and DEC (Xie et al. 2016) start.
