@@ -8,7 +8,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from diffurn.exact import AnyUrn, marginal_tail, sample, slope_of_mean
+from diffurn.exact import AnyUrn, marginal_tail, sample_straight_through
 from diffurn.exact.small import SmallUrn, inverse, reordered, with_first
 
 
@@ -35,8 +35,7 @@ class CovarianceST:
     def rsample(self, urn: AnyUrn, number: int) -> Tensor:
         if isinstance(urn, SmallUrn):
             return urn.rsample(number)
-        tilted = urn.as_tilted()
-        return sample(*tilted, number, tilted.log_odds.dtype) + slope_of_mean(*tilted)
+        return sample_straight_through(*urn.as_tilted(), number)
 
     def rank_indicators(self, urn: AnyUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
         """Hard indicators forward; backward the exact gradient of P(x_group ≥ i)."""

@@ -6,10 +6,11 @@ what r is, `quadrature` for the one sum behind every mass and moment, `law` for 
 
 from diffurn.exact.binomial import binomial_log_pmf, typical_log_odds
 from diffurn.exact.central import CentralUrn
-from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, slope_of_mean, variance
+from diffurn.exact.law import covariance, covariance_product, kl_divergence, log_mass, mean, variance
 from diffurn.exact.marginals import entropy, marginal_log_prob, marginal_tail
 from diffurn.exact.mode import mode
 from diffurn.exact.sampling import sample, sample_by_rejection, sample_from_tables
+from diffurn.exact.straight_through import sample_straight_through
 from diffurn.exact.support import enumerate_counts
 from diffurn.exact.tails import Marginal, certain_outside
 from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
@@ -37,7 +38,7 @@ __all__ = [
     "sample",
     "sample_by_rejection",
     "sample_from_tables",
-    "slope_of_mean",
+    "sample_straight_through",
     "typical_log_odds",
     "variance",
 ]

@@ -11,7 +11,8 @@ from torch import Tensor
 
 
 class ClosedForm(torch.autograd.Function):
-    """A function that saves its operands and differentiates by its own formulas, which are differentiable in turn.
+    """A function that saves its operands, those that are no tensors as `ctx.constants`, and differentiates by its own formulas, which are
+    differentiable in turn.
 
     A subclass defines `forward(*operands)`, `backward(ctx, grad)` and, for forward mode, `tangent(ctx, *tangents)`.
     """
@@ -20,14 +21,14 @@ class ClosedForm(torch.autograd.Function):
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs)
+        ctx.save_for_backward(*_keep_constants(ctx, inputs))
 
     @staticmethod
     def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
         raise NotImplementedError("this function has no derivative in forward mode; use reverse mode, such as torch.func.jacrev")
 
     @classmethod
-    def of(cls, *operands: Tensor) -> Tensor:
+    def of(cls, *operands: Any) -> Tensor:
         # torch.compile does not trace functions that have a forward mode, so only eager evaluation has one.
         function = cls if torch.compiler.is_compiling() else _with_forward_mode(cls)
         return cast(Tensor, function.apply(*operands))
@@ -36,10 +37,17 @@ class ClosedForm(torch.autograd.Function):
 @functools.cache
 def _with_forward_mode(function: type[ClosedForm]) -> type[ClosedForm]:
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
-        ctx.save_for_backward(*inputs)
-        ctx.save_for_forward(*inputs)
+        tensors = _keep_constants(ctx, inputs)
+        ctx.save_for_backward(*tensors)
+        ctx.save_for_forward(*tensors)
 
     # Asked for in every call, and slow to find out.
     function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     methods = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(function.tangent)}
     return type(function.__name__, (function,), methods)
+
+
+def _keep_constants(ctx: Any, inputs: tuple[Any, ...]) -> list[Tensor]:
+    """And returns the tensors."""
+    ctx.constants = [operand for operand in inputs if not isinstance(operand, Tensor)]
+    return [operand for operand in inputs if isinstance(operand, Tensor)]

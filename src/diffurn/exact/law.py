@@ -158,17 +158,6 @@ def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _Mean.of(*_aligned(log_odds, group_sizes, draws))
 
 
-class _SlopeOfMean(_Mean):
-    @staticmethod
-    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        return torch.zeros_like(log_odds)
-
-
-def slope_of_mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Zeros with the derivatives of `mean`, which need not be known itself."""
-    return _SlopeOfMean.of(*_aligned(log_odds, group_sizes, draws))
-
-
 class _MeanShift(ClosedForm):
     @staticmethod
     @in_one_launch("law_kernels.mean_shift")

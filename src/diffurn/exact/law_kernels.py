@@ -342,7 +342,10 @@ def _binomial_kernel(counts, group_sizes, log_odds, values, number, BLOCK: tl.co
 
 
 def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, list[Tensor]]:
-    """The common batch shape, and the operands as contiguous rows of it."""
+    """The common batch shape, and the operands as contiguous rows of it; the first has groups."""
+    shapes = operands[0].shape[:-1], operands[0].shape
+    if all(x.shape == shapes[e] for x, e in zip(operands, events, strict=True)):  # as most are, and soon found out
+        return shapes[0], [x.contiguous() for x in operands]
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
     shapes = batch, batch + groups
