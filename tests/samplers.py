@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from unittest.mock import patch
+
 import numpy as np
 import torch
 from torch import Tensor
 
 import oracles
 from diffurn import FisherHypergeometric
-from diffurn.exact import TiltedUrn
-from diffurn.exact.rejection import draw_by_rejection
+from diffurn.exact import TiltedUrn, rejection
 from diffurn.exact.sampling import _table_cells
 from diffurn.exact.tree import Tree
 from urns import SMALL, URNS, Urn, support_size
@@ -41,7 +42,13 @@ def drawn_from(tree: Tree, number: int, device: torch.device) -> Tensor:
 
 
 def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
-    return draw_by_rejection(*(operand.expand(number, *operand.shape) for operand in urn))
+    return rejection.draw_by_rejection(*(operand.expand(number, *operand.shape) for operand in urn))
+
+
+def by_blocks(urn: TiltedUrn, number: int) -> Tensor:
+    """By rejection as if groups were many: half of them decide, half of those the next time, while there are four or more."""
+    with patch.multiple(rejection, _FEWEST_GROUPS_FOR_BLOCKS=4, _GROUPS_PER_DECIDING=2):
+        return by_rejection(urn, number)
 
 
 TABLED = tuple(urn for urn in URNS if cells_of(tilted(urn, torch.device("cpu"))) <= MOST_CELLS)

@@ -28,6 +28,7 @@ from samplers import (
     FEW_OUTCOMES,
     MOST_CELLS,
     TABLED,
+    by_blocks,
     by_rejection,
     by_tree,
     cells_of,
@@ -63,6 +64,11 @@ def test_the_tilt_makes_the_draws_typical(urn: Urn, device: torch.device) -> Non
 @pytest.mark.parametrize("urn", URNS, ids=str)
 def test_every_draw_by_rejection_is_possible(urn: Urn, device: torch.device) -> None:
     assert_possible(by_rejection(tilted(urn, device), max(20, 2000 // urn.groups)), urn)
+
+
+@pytest.mark.parametrize("urn", [urn for urn in URNS if urn.groups >= 4], ids=str)
+def test_every_draw_in_which_blocks_decide_is_possible(urn: Urn, device: torch.device) -> None:
+    assert_possible(by_blocks(tilted(urn, device), max(20, 2000 // urn.groups)), urn)
 
 
 @pytest.mark.parametrize("urn", TABLED, ids=str)
@@ -123,6 +129,7 @@ def test_no_urn_gives_an_impossible_draw(urn: Urn, device: torch.device) -> None
     parameters = tilted(urn, device)
     assert_possible(by_tree(parameters, 100), urn)
     assert_possible(by_rejection(parameters, 50), urn)
+    assert_possible(by_blocks(parameters, 50), urn)
     assert_possible(distribution(urn, device).sample((2,)), urn)
     assert_possible(distribution(urn, device, torch.float32).sample((2,)), urn)
 
@@ -187,6 +194,7 @@ THOUSAND = float32_weights(Urn("10x1000", (10,) * 1000, 4321, tuple(np.random.de
 WAYS: dict[str, Callable[[Urn, torch.device], Tensor]] = {
     "tables": lambda urn, device: by_tree(tilted(urn, device), DRAWS),
     "rejection": lambda urn, device: by_rejection(tilted(urn, device), DRAWS),
+    "blocks": lambda urn, device: by_blocks(tilted(urn, device), DRAWS),
     "many-draws-float32": lambda urn, device: distribution(urn, device, torch.float32).sample((DRAWS,)),
     "many-draws-float64": lambda urn, device: distribution(urn, device, torch.float64).rsample((DRAWS,)),
     "one-draw-each-float32": lambda urn, device: distribution(urn, device, torch.float32, copies=(DRAWS,)).sample(),
@@ -198,13 +206,14 @@ def ways_for(urn: Urn, copies_in_float32: bool) -> list[str]:
     fits_float32 = urn.draws <= LARGEST_FLOAT32
     ways = ["rejection", "many-draws-float64", "one-draw-each-float32" if copies_in_float32 and fits_float32 else "one-draw-each-float64"]
     ways += ["many-draws-float32"] if fits_float32 else []
+    ways += ["blocks"] if urn.groups >= 4 else []
     return ways + (["tables"] if cells_of(tilted(urn, torch.device("cpu"))) <= 4 * MOST_CELLS else [])
 
 
 FITTED = [
     *((urn, way) for i, urn in enumerate(FEW_GROUPS + MILLIONS) for way in ways_for(urn, copies_in_float32=i % 2 == 0)),
-    *((urn, way) for urn in MANY_GROUPS for way in ("tables", "rejection", "many-draws-float32")),
-    *((FIFTY, way) for way in ("tables", "rejection")),
+    *((urn, way) for urn in MANY_GROUPS for way in ("tables", "rejection", "blocks", "many-draws-float32")),
+    *((FIFTY, way) for way in ("tables", "rejection", "blocks")),
 ]
 DIFFERENT_URNS = [(50_000, 1, torch.float32), (50_000, 1, torch.float64), (50, 1000, torch.float32), (50, 1000, torch.float64)]
 CASES = len(FITTED) + 2 + len(DIFFERENT_URNS)  # 2: a thousand groups from tables and by rejection
@@ -240,8 +249,8 @@ def test_a_thousand_groups_from_tables_follow_the_law(device: torch.device) -> N
 
 
 def test_a_thousand_groups_by_rejection_follow_the_law(device: torch.device) -> None:
-    """Fewer draws, since some thirty proposals of a thousand counts go into each."""
-    counts = by_rejection(tilted(THOUSAND, device), 500)
+    """Blocks of groups decide. Fewer draws, since each takes a millisecond."""
+    counts = by_rejection(tilted(THOUSAND, device), 4000)
     assert_possible(counts, THOUSAND)
     assert_plausible(yardstick(THOUSAND).p_values([counts.to(torch.int64).cpu().numpy()]))
 

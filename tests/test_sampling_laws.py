@@ -175,6 +175,28 @@ def test_nothing_is_accepted_more_often(urn: Urn, device: torch.device, monkeypa
     assert (counts == counts[0]).all(), "accepted in the first round"
 
 
+MANY_DECIDE = (
+    by_name("medium-spread1-c50-N1e4-n6e3-46"),
+    by_name("subset-spread3-c50-N5e1-n2e1-129"),
+    by_name("almost-sure-ladder"),
+    by_name("large-spread1-c5-N1e9-n1e3-76"),
+    Urn("300x40", (300,) * 40, 7000, tuple(0.1 * j for j in range(40))),
+)
+
+
+@pytest.mark.parametrize("urn", MANY_DECIDE, ids=str)
+def test_blocks_accept_by_the_mass_of_their_sum(urn: Urn, device: torch.device) -> None:
+    """All groups as the block: of whatever is left, from far below its mean to far above, the ratio to the largest mass."""
+    log_odds, group_sizes, _ = (operand.unsqueeze(0) for operand in tilted(urn, device))
+    groups = [binomial(int(m), float(eta)) for m, eta in zip(group_sizes[0].tolist(), log_odds[0].tolist(), strict=True)]
+    exact = sum(groups[1:], start=groups[0])
+    left = np.arange(max(-5, exact.lowest - 500), exact.lowest + len(exact.mass) + 500)
+    block = rejection._Block.of(log_odds, group_sizes)
+    rows = torch.zeros(len(left), dtype=torch.int64, device=device)
+    ratio = block.log_ratio(torch.tensor(left, dtype=torch.float64, device=device), rows).exp().cpu().numpy()
+    assert np.abs(ratio - exact.at(left) / exact.mass.max()).max() <= 1e-11
+
+
 def exact_probabilities(urn: Urn, outcomes: np.ndarray) -> np.ndarray:
     if urn in FEW_OUTCOMES:
         return np.exp([float(oracles.enumeration(urn).log_prob(x)) for x in outcomes.tolist()])

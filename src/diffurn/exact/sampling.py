@@ -13,7 +13,7 @@ from diffurn.exact import kernels
 from diffurn.exact.binomial import binomial_variance
 from diffurn.exact.chunks import elements_per_chunk
 from diffurn.exact.quadrature import half_width
-from diffurn.exact.rejection import draw_by_rejection
+from diffurn.exact.rejection import counts_proposed, draw_by_rejection
 from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
 from diffurn.exact.tracing import can_check
 from diffurn.exact.tree import Outcomes, Tree
@@ -61,8 +61,8 @@ def sample_from_tables(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num
     """
     groups = log_odds.shape[-1]
     on_device = _draw_kernels(draws.device)
-    cells_per_count = _CELLS_PER_PROPOSED_COUNT if on_device is None else _CELLS_PER_COUNT_OF_KERNELS
-    affordable = cells_per_count * number * groups**1.5 - _CELLS_PER_SPLIT * groups
+    spared = _CELLS_PER_PROPOSED_COUNT * counts_proposed(groups) if on_device is None else _CELLS_PER_COUNT_OF_KERNELS * groups**1.5
+    affordable = spared * number - _CELLS_PER_SPLIT * groups
     if affordable <= 0 or not can_check():
         return None
     odds, sizes, totals = _as_rows(log_odds, group_sizes, draws)

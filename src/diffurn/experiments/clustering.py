@@ -146,8 +146,9 @@ class Options:
             learning_rate=2e-3,
             widths=(128, 128, 256),
             evaluate_every=25,
-            layer_epochs=60,
-            joint_epochs=200,
+            layer_epochs=20,
+            joint_epochs=800,
+            pretraining_rate=0.3,
         )
 
 
