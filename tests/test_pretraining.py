@@ -76,7 +76,7 @@ def test_pretraining_learns_to_restore_its_data() -> None:
     patterns = torch.randint(0, 2, (4, 16), dtype=torch.uint8) * 255
     images = patterns[torch.arange(200) % 4]
     items = [torch.arange(200), torch.arange(0, 120)]
-    autoencoder = pretrain(images, items, [0, 1], (12,), 3, 60, 60, batch_size=20)
+    autoencoder = pretrain(images, items, [0, 1], (12,), 3, 60, 60, batch_size=20, learning_rate=0.05)
     restored = autoencoder((images[:4].double() / 255).expand(2, -1, -1)).sigmoid()
     assert (restored - images[:4].double() / 255).abs().mean() < 0.1
 
