@@ -92,6 +92,11 @@ class Quadrature:
         """P(S = n + offset) for offsets ``(..., G)``; accurate absolutely, and meant for `span` = 2."""
         return (self.amplitude.unsqueeze(-2) * torch.cos(self._phase_at(offsets))).sum(-1).clamp(min=0)
 
+    def mass_of_rows(self, rows: Tensor, offsets: Tensor) -> Tensor:
+        """The same with one offset for each of some rows of the batch."""
+        phase = self.phase[rows] - offsets.unsqueeze(-1) * self.theta[rows]
+        return (self.amplitude[rows] * torch.cos(phase)).sum(-1).clamp(min=0)
+
     def slope_of_mass_at(self, offsets: Tensor, vector: Tensor) -> Tensor:
         """Σ_g vector_g ∂P(S = n + offset_g) / ∂ log_odds, shape ``(..., c)``, in O(G + c)."""
         phase = self._phase_at(offsets)

@@ -96,11 +96,9 @@ class _Block:
 
     def log_ratio(self, left: Tensor, rows: Tensor) -> Tensor:
         offset = left - self.centre[rows]
-        phase = self.nodes.phase[rows] - offset.unsqueeze(-1) * self.nodes.theta[rows]
-        mass = (self.nodes.amplitude[rows] * torch.cos(phase)).sum(-1).clamp(min=0)
         # Further out is the mass of another total; and what cannot be must not be, however small its rounding error.
         possible = (offset.abs() <= self.reach[rows]) & (left >= 0) & (left <= self.balls[rows])
-        return torch.where(possible, mass, 0.0).log() - self.log_peak[rows]
+        return torch.where(possible, self.nodes.mass_of_rows(rows, offset), 0.0).log() - self.log_peak[rows]
 
     def counts(self, left: Tensor) -> Tensor:
         tilt = log_tilt(self.log_odds, self.group_sizes, left)
