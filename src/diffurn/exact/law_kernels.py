@@ -349,7 +349,7 @@ def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, 
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
     shapes = batch, batch + groups
-    return batch, [(x if x.shape == shapes[e] else x.expand(shapes[e])).contiguous() for x, e in zip(operands, events, strict=True)]
+    return batch, [x.expand(shapes[e]).contiguous() for x, e in zip(operands, events, strict=True)]
 
 
 def _tile(groups: int, most: int) -> dict[str, int]:

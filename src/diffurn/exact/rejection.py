@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diffurn.exact.binomial import binomial_log_pmf, binomial_variance
 from diffurn.exact.quadrature import Quadrature, half_width
-from diffurn.exact.tilt import log_tilt
+from diffurn.exact.tilt import log_tilt, surplus
 
 # Proposed counts in flight at once: enough to keep the vector units busy, few enough to stay in the cache.
 _PROPOSED_COUNTS = 1 << 18
@@ -87,7 +87,7 @@ class _Block:
 
     @classmethod
     def of(cls, log_odds: Tensor, group_sizes: Tensor) -> _Block:
-        centre = torch.floor((group_sizes * torch.sigmoid(log_odds)).sum(-1))
+        centre = torch.floor(surplus(log_odds, group_sizes, torch.zeros_like(group_sizes[:, 0])))
         nodes = Quadrature.build(log_odds, group_sizes, centre, span=2)
         near = torch.arange(-1, 3, dtype=centre.dtype, device=centre.device)
         log_peak = nodes.mass_at(near.expand(len(centre), -1)).amax(-1).log()

@@ -93,7 +93,7 @@ def pretrain(
     layer_epochs: int,
     joint_epochs: int,
     batch_size: int,
-    learning_rate: float = 0.1,
+    learning_rate: float,
     corruption: float = 0.2,
 ) -> Autoencoder:
     """Denoising autoencoders, layer by layer and then as a whole, as VaDE and DEC (Xie et al. 2016) start.
@@ -130,8 +130,7 @@ def pretrain(
         return log_odds.sigmoid() - x
 
     _minimise(whole, list(autoencoder.parameters()), images, batches, joint_epochs * steps_per_epoch, rate)
-    finite = torch.stack([parameter.isfinite().flatten(1).all(1) for parameter in autoencoder.parameters()]).all(0)
-    if not finite.all():
+    if not all(bool(parameter.isfinite().all()) for parameter in autoencoder.parameters()):
         raise ValueError(f"pretraining diverges at the learning rate {learning_rate:g}; a smaller one would be right")
     return autoencoder
 
