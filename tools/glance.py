@@ -88,7 +88,7 @@ PAIRS = {
 CLUSTERING = {
     "clustering, the paper's settings": "clustering",
     "clustering, our own autoencoders": "clustering-own",
-    "clustering, the best settings so far, 300 epochs": "clustering-beyond",
+    "clustering, the best settings found": "clustering-beyond",
 }
 
 
