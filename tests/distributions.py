@@ -19,9 +19,15 @@ def fisher(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64) -
     return FisherHypergeometric(sizes, draws, log_weights=torch.tensor(urn.log_weights, dtype=dtype, device=device))
 
 
-def wallenius(urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64, copies: Sequence[int] = ()) -> WalleniusHypergeometric:
+def wallenius(
+    urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64, copies: Sequence[int] = (), follows_balls: bool = True
+) -> WalleniusHypergeometric:
+    """Small urns are followed ball by ball, unless that is refused: then as if the host did not know that they are small."""
     log_weights = torch.tensor(urn.log_weights, dtype=dtype, device=device).repeat(*copies, 1)
-    return WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+    built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+    if not follows_balls:
+        built._composition = None
+    return built
 
 
 def assert_possible(counts: Tensor, urn: Urn) -> None:

@@ -16,7 +16,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import diffurn.urn
 import oracles
-from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
+from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
 from diffurn.exact import TiltedUrn, small, tracing
 from diffurn.exact.conditionals import Conditional, conditional, merged
 from diffurn.exact.small import constants
@@ -357,6 +357,7 @@ def steps(sizes: Sequence[int], draws: Any) -> dict[str, Callable[[Tensor], Tens
         if name != "relaxed" or len(sizes) == 2:
             found[f"rsample {name}"] = lambda log_weights, estimator=estimator: urn(log_weights, estimator).rsample((2,))
             found[f"rank_indicators {name}"] = ranks(estimator)
+    found["rsample of Wallenius"] = lambda log_weights: WalleniusHypergeometric(sizes, draws, log_weights=log_weights).rsample((2,))
     return found
 
 
@@ -399,7 +400,10 @@ def assert_compiles(function: Callable[[Tensor], Tensor], log_weights: Tensor, b
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
 
 
-QUICK = {2: ["rsample covariance", "rank_indicators merged"], 4: ["rsample exact", "rank_indicators covariance"]}
+QUICK = {
+    2: ["rsample covariance", "rank_indicators merged", "rsample of Wallenius"],
+    4: ["rsample exact", "rank_indicators covariance"],
+}
 COMPILED = [(sizes, name) for sizes in ((10, 10), (4, 3, 5, 2)) for name in steps(sizes, 7)]
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.func import vmap
+from torch.func import jacfwd, jacrev, vmap
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from distributions import assert_dtype
@@ -104,6 +104,15 @@ def test_vmap_over_log_weights_equals_the_batch(device: torch.device) -> None:
     log_weights, counts = torch.randn(6, 3, device=device), torch.tensor(COUNTS, device=device)
     mapped = vmap(lambda lw: build(lw).log_prob(counts))(log_weights)
     torch.testing.assert_close(mapped, build(log_weights).log_prob(counts), rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.filterwarnings(r"ignore:`torch.jit.script` is deprecated:DeprecationWarning")  # torch's own, of its forward mode
+@pytest.mark.parametrize("jacobian", [jacrev, jacfwd])
+def test_moments_of_small_urns_can_be_transformed(jacobian: Callable[..., Any], device: torch.device) -> None:
+    log_weights = torch.randn(6, 3, device=device)
+    mapped = vmap(jacobian(lambda lw: build(lw).mean))(log_weights)
+    for lw, found in zip(log_weights, mapped, strict=True):
+        torch.testing.assert_close(found, torch.autograd.functional.jacobian(lambda lw: build(lw).mean, lw), rtol=1e-12, atol=1e-12)
 
 
 def test_weights_changed_in_place_are_seen(device: torch.device) -> None:

@@ -15,6 +15,7 @@ from torch import Tensor
 import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric, score_surrogate
 from diffurn.exact import race
+from diffurn.exact.small import one_by_one
 from distributions import assert_possible, wallenius
 from goodness import chi_square_p_value
 from test_wallenius_moments import BELLS, assert_within, exact_jacobian
@@ -30,7 +31,7 @@ from wallenius_oracles import LARGE, SMALL, Balls, draw_by_draw, large_law
 FALSE_ALARM = 1e-4
 DRAWN = tuple(urn for urn in SMALL if len(draw_by_draw(Balls.of_urn(urn)).law) > 1)
 MIXED_URNS, LARGE_DRAWN = 24, BELLS[:5]
-P_VALUES = 2 * len(DRAWN) + MIXED_URNS + 2 * len(LARGE_DRAWN)
+P_VALUES = 4 * len(DRAWN) + MIXED_URNS + 2 * len(LARGE_DRAWN)
 LEVEL = FALSE_ALARM / P_VALUES
 
 
@@ -43,28 +44,42 @@ def p_value(counts: Tensor, law: oracles.DrawByDraw) -> float:
     return chi_square_p_value(observed, np.array([float(p) for p in law.law.values()]))
 
 
+@pytest.mark.parametrize("follows_balls", [True, False])
 @pytest.mark.parametrize("regime", ["many-draws-of-one-urn", "one-draw-of-each-copy"])
 @pytest.mark.parametrize("urn", DRAWN, ids=str)
-def test_draws_follow_the_law(urn: Urn, regime: str, device: torch.device) -> None:
+def test_draws_follow_the_law(urn: Urn, regime: str, follows_balls: bool, device: torch.device) -> None:
     number = 20_000
-    many = regime == "many-draws-of-one-urn"
-    counts = wallenius(urn, device).sample((number,)) if many else wallenius(urn, device, copies=(number,)).sample()
+    copies, sample_shape = ((), (number,)) if regime == "many-draws-of-one-urn" else ((number,), ())
+    counts = wallenius(urn, device, copies=copies, follows_balls=follows_balls).sample(sample_shape)
     assert counts.shape == (number, urn.groups)
     assert p_value(counts, draw_by_draw(Balls.of_urn(urn))) >= LEVEL
 
 
-def test_many_draws_of_few_outcomes_run_no_race(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    raced = []
-    run = race.draw_by_race
-    monkeypatch.setattr(race, "draw_by_race", lambda *urns: raced.append(len(urns[0])) or run(*urns))
+def test_small_urns_run_no_race(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    raced, followed = [], []
+    race_, draw = race.draw_by_race, one_by_one.draw
+    monkeypatch.setattr(race, "draw_by_race", lambda *urns: raced.append(len(urns[0])) or race_(*urns))
+    monkeypatch.setattr(one_by_one, "draw", lambda small, *urns: followed.append(len(urns[0])) or draw(small, *urns))
     weights = torch.tensor([1.0, 3.0, 0.5], device=device)
     few, many = WalleniusHypergeometric([4, 3, 5], 6, weights=weights), WalleniusHypergeometric([4000, 3000, 5000], 6000, weights=weights)
+    unknown = wallenius(Urn("unknown", (4, 3, 5), 6, (0.0, 1.0, -1.0)), device, follows_balls=False)
     few.sample((3000,))
-    assert raced == []
+    unknown.sample((3000,))
+    assert raced == followed == []  # from tables
     few.sample((100,))
-    many.sample((3000,))
     few.expand([2]).sample((3000,))
-    assert raced == [100, 3000, 6000]
+    assert (raced, followed) == ([], [100, 6000])
+    many.sample((3000,))
+    unknown.sample((100,))
+    assert raced == [3000, 100]
+
+
+def test_an_impossible_small_urn_is_not_drawn_from_unnoticed(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With checks switched off, too few balls are the race's to report; balls of weight zero do not count."""
+    monkeypatch.setattr(race, "_MOST_ROUNDS", 100)
+    weights = torch.tensor([1.0, 0.0], device=device)
+    with pytest.raises(RuntimeError, match="as many balls as draws"):
+        WalleniusHypergeometric([3, 4], 5, weights=weights, validate_args=False).sample((2,))
 
 
 @pytest.mark.parametrize(

@@ -9,12 +9,17 @@ from functools import cached_property
 
 import pytest
 import torch
+from hypothesis import given
 from mpmath import mp, mpf
 from torch import Tensor
 
 import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric
+from diffurn.exact import arrivals
+from diffurn.exact.small import composition_of
+from diffurn.exact.small.one_by_one import States
 from distributions import assert_log_probs, wallenius
+from test_wallenius import small_urns
 from urns import Urn
 from wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
 
@@ -36,6 +41,16 @@ FEW_OUTCOMES = (
 )
 
 
+FOLLOWED = tuple(urn for urn in SMALL if States.of(composition_of(urn.group_sizes, urn.draws, (urn.groups,))) is not None)
+
+
+@pytest.fixture
+def no_integrals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Moments must come from following the balls."""
+    for moment in ("mean", "covariance"):
+        monkeypatch.delattr(arrivals, moment)
+
+
 class AllSmall:
     """All small urns as one batch, filled up with empty groups, so that the moments of all of them cost one call each."""
 
@@ -44,6 +59,7 @@ class AllSmall:
         sizes = torch.tensor([urn.group_sizes + (0,) * (groups - urn.groups) for urn in SMALL], device=device)
         log_weights = torch.tensor([urn.log_weights + (0.5,) * (groups - urn.groups) for urn in SMALL], dtype=torch.float64, device=device)
         self.urns = WalleniusHypergeometric(sizes, torch.tensor([urn.draws for urn in SMALL], device=device), log_weights=log_weights)
+        assert States.of(self.urns._composition) is None, "too many states to follow: their moments are integrals over time"
 
     @cached_property
     def mean(self) -> Tensor:
@@ -98,6 +114,56 @@ def test_covariance_keeps_ten_digits_of_its_largest_entry(urn: Urn, together: Al
     assert not covariance[urn.groups :].any()
 
 
+@pytest.mark.parametrize("urn", FOLLOWED, ids=str)
+def test_moments_of_urns_that_are_followed_ball_by_ball_keep_twelve_digits(urn: Urn, device: torch.device, no_integrals: None) -> None:
+    ours, exact = wallenius(urn, device), draw_by_draw(Balls.of_urn(urn))
+    assert_within(ours.mean, exact.mean, absolute=0.0, relative=1e-12)
+    assert_covariance(ours.covariance_matrix, exact.covariance, 1e-12)
+
+
+@given(urn=small_urns())
+def test_moments_of_any_small_urn_are_right(urn: Urn, device: torch.device) -> None:
+    """And the smallest variance is as accurate as the largest, however sure the outcome is."""
+    ours, exact = wallenius(urn, device), oracles.DrawByDraw(Balls.of_urn(urn))
+    assert_within(ours.mean, exact.mean, absolute=0.0, relative=1e-10)
+    assert_within(ours.variance, [row[j] for j, row in enumerate(exact.covariance)], absolute=1e-28, relative=1e-9)
+
+
+def test_a_batch_of_different_small_urns_has_the_moments_of_each(device: torch.device, no_integrals: None) -> None:
+    urns = [urn for urn in FOLLOWED if urn.groups == 3]
+    sizes, draws = torch.tensor([urn.group_sizes for urn in urns]), torch.tensor([urn.draws for urn in urns])
+    log_weights = torch.tensor([urn.log_weights for urn in urns], device=device)
+    together = WalleniusHypergeometric(sizes.tolist(), draws.tolist(), log_weights=log_weights)
+    mean, covariance = together.mean, together.covariance_matrix
+    for place, urn in enumerate(urns):
+        alone = wallenius(urn, device)
+        torch.testing.assert_close(mean[place], alone.mean, rtol=1e-13, atol=1e-300)
+        torch.testing.assert_close(covariance[place], alone.covariance_matrix, rtol=1e-12, atol=1e-30)
+
+
+def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(device: torch.device, no_integrals: None) -> None:
+    """Value and gradient are those of its urns alone."""
+    log_weights = torch.randn(3000, 2, device=device, requires_grad=True)
+    slope = torch.randn(3000, 2, device=device)
+    mean = WalleniusHypergeometric([60, 40], 50, log_weights=log_weights).mean
+    (gradient,) = torch.autograd.grad((mean * slope).sum(), log_weights)
+    for place in (0, 1234, 2999):
+        alone = log_weights[place].detach().requires_grad_()
+        own = WalleniusHypergeometric([60, 40], 50, log_weights=alone).mean
+        torch.testing.assert_close(mean[place], own, rtol=1e-13, atol=0.0)
+        torch.testing.assert_close(gradient[place], torch.autograd.grad((own * slope[place]).sum(), alone)[0], rtol=1e-11, atol=1e-13)
+
+
+def test_the_mean_of_a_small_urn_is_differentiable_twice(device: torch.device, no_integrals: None) -> None:
+    log_weights = torch.tensor([0.3, -1.1, 0.6], device=device, requires_grad=True)
+
+    def mean(log_weights: Tensor) -> Tensor:
+        return WalleniusHypergeometric([4, 3, 5], 6, log_weights=log_weights).mean
+
+    assert torch.autograd.gradcheck(mean, log_weights)
+    assert torch.autograd.gradgradcheck(mean, log_weights)
+
+
 @pytest.mark.parametrize("name", ["single-group", "never-drawn", "all-balls"])
 def test_an_urn_alone_has_the_moments_it_has_in_a_batch_with_empty_groups(name: str, together: AllSmall, device: torch.device) -> None:
     place, urn = next((place, urn) for place, urn in enumerate(SMALL) if urn.name == name)
@@ -146,12 +212,17 @@ def exact_jacobian(urn: Urn) -> list[list[mpf]]:
     return [[columns[j][i] for j in groups] for i in groups]
 
 
+@pytest.mark.parametrize("follows_balls", [True, False])
 @pytest.mark.parametrize("urn", [urn for urn in SMALL if urn.name in SLOPED], ids=str)
-def test_the_mean_has_the_slope_of_the_exact_mean(urn: Urn, device: torch.device) -> None:
+def test_the_mean_has_the_slope_of_the_exact_mean(urn: Urn, follows_balls: bool, device: torch.device) -> None:
     log_weights = torch.tensor(urn.log_weights, device=device)
-    jacobian = torch.autograd.functional.jacobian(
-        lambda lw: WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=lw).mean, log_weights
-    )
+
+    def mean(log_weights: Tensor) -> Tensor:
+        built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+        built._composition = built._composition if follows_balls else None
+        return built.mean
+
+    jacobian = torch.autograd.functional.jacobian(mean, log_weights)
     exact = list(itertools.chain.from_iterable(exact_jacobian(urn)))
     assert_within(jacobian, exact, 1e-9 * float(max(abs(entry) for entry in exact)) + 1e-14)
 

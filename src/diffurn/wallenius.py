@@ -8,6 +8,8 @@ import torch
 from torch import Tensor
 
 from diffurn.exact import arrivals, race, wallenius, wallenius_table, wallenius_tails
+from diffurn.exact.small import Composition, one_by_one
+from diffurn.exact.tracing import can_check
 from diffurn.urn import Urn
 
 # A group whose balls are e^600 times less likely than the heaviest is drawn when all others are used up, and no sooner.
@@ -27,7 +29,8 @@ class WalleniusHypergeometric(Urn):
     one factor changes neither. For c = 2 this is SciPy's ``nchypergeom_wallenius``.
 
     Everything is exact up to rounding, float64 inside, by one integral over the time of a race of exponential clocks: probabilities
-    directly, moments and marginals on top of Fisher's exact law. Densities are differentiable twice in the weights, the mean as well; a
+    directly, moments and marginals on top of Fisher's exact law. Moments and draws of small urns whose sizes are given as plain numbers, or
+    on the host, come from following them ball by ball; they may stand in a compiled training step. Densities are differentiable twice in the weights, the mean as well; a
     weight of zero gets no gradient. The law is no exponential family: `rsample`, whose draws are hard and exact, sends gradients back by
     ∂mean/∂log ω, which is not the covariance.
 
@@ -62,7 +65,8 @@ class WalleniusHypergeometric(Urn):
     @property
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
-        return arrivals.mean(*self._operands()).to(self.dtype)
+        states, urns = self._states(), self._operands()
+        return (arrivals.mean(*urns) if states is None else one_by_one.mean(states, *urns)).to(self.dtype)
 
     @property
     def variance(self) -> Tensor:
@@ -72,8 +76,9 @@ class WalleniusHypergeometric(Urn):
     @property
     def covariance_matrix(self) -> Tensor:
         """Cov[x], shape (..., c, c); rows sum to zero."""
-        fixed = self._fixed()
-        return self._vanishing(arrivals.covariance(*self._operands()), fixed.unsqueeze(-1) | fixed.unsqueeze(-2))
+        states, urns, fixed = self._states(), self._operands(), self._fixed()
+        covariance = arrivals.covariance(*urns) if states is None else one_by_one.covariance(states, *urns)
+        return self._vanishing(covariance, fixed.unsqueeze(-1) | fixed.unsqueeze(-2))
 
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
@@ -91,18 +96,33 @@ class WalleniusHypergeometric(Urn):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            urns, groups = self._operands(), self.event_shape[0]
-            counts = self._sample_from_table(*urns, number)
-            if counts is None:
-                log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in urns)
-                counts = race.draw_by_race(log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1))
+            counts = self._sample_from_table(number)
+            counts = self._sample_each(number) if counts is None else counts
             return counts.to(self.dtype).reshape(shape)
 
-    def _sample_from_table(self, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> Tensor | None:
+    def _sample_from_table(self, number: int) -> Tensor | None:
         """Where all draws are of one urn, and it has few outcomes."""
         if self.batch_shape.numel() != 1:
             return None
-        return wallenius_table.sample_from_table(log_weights.flatten(), group_sizes.flatten(), draws.reshape(()), number, self.dtype)
+        log_weights, group_sizes, draws = self._operands()
+        urn = log_weights.flatten(), group_sizes.flatten(), draws.reshape(())
+        return wallenius_table.sample_from_table(*urn, self._states(), number, self.dtype)
+
+    def _sample_each(self, number: int) -> Tensor:
+        log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in self._operands())
+        groups, small = self.event_shape[0], self._small()
+        rows = log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
+        if small is None or small.most_draws > one_by_one.MOST_DRAWS:
+            return race.draw_by_race(*rows)
+        return one_by_one.draw(small.most_draws, *rows)
+
+    def _small(self) -> Composition | None:
+        """What the host knows of small urns, unless one of them has fewer balls than draws: a race says so."""
+        checked = self._composition is None or self._validate_args or not can_check() or self._is_possible()
+        return self._composition if checked else None
+
+    def _states(self) -> one_by_one.States | None:
+        return one_by_one.States.of(self._small())
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """The draws of `sample`; backward they are E[x], whose exact Jacobian ∂mean/∂log ω carries the gradient."""

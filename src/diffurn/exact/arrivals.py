@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from diffurn.exact import law, wallenius
-from diffurn.exact.autograd import ClosedForm
+from diffurn.exact.autograd import ClosedForm, pulled_back
 from diffurn.exact.binomial import binomial_log_pmf
 from diffurn.exact.marginals import other_sizes
 from diffurn.exact.quadrature import NODES
@@ -204,12 +204,7 @@ class _Mean(ClosedForm):
 
         def product(times: TimeGrid, number: int, log_weights: Tensor, *fixed: Tensor) -> tuple[Tensor, Tensor]:
             group_sizes, draws, grad = fixed
-            again = torch.is_grad_enabled()
-            with torch.enable_grad():
-                log_weights = log_weights if again else log_weights.detach().requires_grad_()
-                value, disagreement = _mean(times, number, log_weights, group_sizes, draws)
-                (slope,) = torch.autograd.grad(value, log_weights, grad, create_graph=again)
-            return slope, disagreement
+            return pulled_back(lambda x: _mean(times, number, x, group_sizes, draws), log_weights, grad)
 
         def grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, grad: Tensor) -> TimeGrid:
             return _grid(log_weights, group_sizes, draws)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+from collections.abc import Callable
 from typing import Any, cast
 
 import torch
@@ -51,3 +52,13 @@ def _keep_constants(ctx: Any, inputs: tuple[Any, ...]) -> list[Tensor]:
     """And returns the tensors."""
     ctx.constants = [operand for operand in inputs if not isinstance(operand, Tensor)]
     return [operand for operand in inputs if isinstance(operand, Tensor)]
+
+
+def pulled_back(function: Callable[[Tensor], tuple[Tensor, Any]], x: Tensor, grad: Tensor) -> tuple[Tensor, Any]:
+    """grad · ∂value/∂x of a function, evaluated anew, and what it returns beside its value; differentiable, if derivatives are recorded."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        x = x if again else x.detach().requires_grad_()
+        value, beside = function(x)
+        (slope,) = torch.autograd.grad(value, x, grad, create_graph=again)
+    return slope, beside

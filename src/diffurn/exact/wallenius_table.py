@@ -7,6 +7,7 @@ from torch import Tensor
 
 from diffurn.exact import wallenius
 from diffurn.exact.chunks import elements_per_chunk
+from diffurn.exact.small.one_by_one import States
 from diffurn.exact.support import enumerate_counts
 from diffurn.exact.tracing import can_check
 from diffurn.exact.tree import Outcomes
@@ -15,10 +16,31 @@ from diffurn.exact.tree import Outcomes
 _DRAWS_PER_OUTCOME = 2
 _DRAWS_PER_TABLE = 600
 _MOST_OUTCOMES = 1 << 16
+# Of urns that are followed ball by ball: all probabilities cost at most as much as so many draws.
+_DRAWS_PER_LAW = 500
 
 
-def sample_from_table(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype) -> Tensor | None:
+def sample_from_table(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States | None, number: int, dtype: torch.dtype
+) -> Tensor | None:
     """`number` draws of an urn with log-weights ``(c,)``, shape ``(number, c)``; None unless a table costs less than it saves."""
+    law = _law_of_states(log_weights, group_sizes, draws, states, number) if states else _law(log_weights, group_sizes, draws, number)
+    if law is None:
+        return None
+    table = Outcomes.of(*law, dtype)
+    counts = torch.empty(number, len(group_sizes), dtype=dtype, device=draws.device)
+    for piece in counts.split(elements_per_chunk(draws.device) // 4):
+        table.fill(piece)
+    return counts
+
+
+def _law_of_states(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States, number: int) -> tuple[Tensor, Tensor] | None:
+    if number < _DRAWS_PER_LAW or not can_check():
+        return None
+    return states.counts(draws).mT, states.law(log_weights, group_sizes, draws)
+
+
+def _law(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> tuple[Tensor, Tensor] | None:
     affordable = min((number - _DRAWS_PER_TABLE) // _DRAWS_PER_OUTCOME, _MOST_OUTCOMES)
     if affordable < 1 or not can_check():
         return None
@@ -26,10 +48,4 @@ def sample_from_table(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, n
     if outcomes is None:
         return None
     outcomes = outcomes.to(draws.device)
-    if len(outcomes) == 1:
-        return outcomes.expand(number, -1).to(dtype)
-    table = Outcomes.of(outcomes, wallenius.log_prob(log_weights, group_sizes, outcomes.double()).exp(), dtype)
-    counts = torch.empty(number, len(group_sizes), dtype=dtype, device=draws.device)
-    for piece in counts.split(elements_per_chunk(draws.device) // 4):
-        table.fill(piece)
-    return counts
+    return outcomes, wallenius.log_prob(log_weights, group_sizes, outcomes.double()).exp()

@@ -155,20 +155,20 @@ class Law(NamedTuple):
     def sample(self, number: int) -> Tensor:
         """Draws, ``(number, ..., c)``, by inversion of one conditional distribution after the other."""
         composition = self.urn.composition
-        column = _column(self.first.detach().softmax(-1).cumsum(-1), number)
+        column = chosen_column(self.first.detach().softmax(-1).cumsum(-1), number)
         if not self.rest:
             both: Tensor = self.urn.constant("column 0")
             return torch.addcmul(both, column.to(both.dtype).unsqueeze(-1), self.urn.constant("signs"), value=-1)
         counts = [composition.width - 1 - column]
         left = composition.most_draws - counts[0]
         for joint in self.joint:
-            column = _column(row_of(joint.detach().softmax(-1).cumsum(-1), left))
+            column = chosen_column(row_of(joint.detach().softmax(-1).cumsum(-1), left))
             counts.append(composition.width - 1 - column)
             left = left - counts[-1]
         return torch.stack([*counts, left - self.urn.constant("surplus")], -1).to(self.first.dtype)
 
 
-def _column(cumulative: Tensor, number: int | None = None) -> Tensor:
+def chosen_column(cumulative: Tensor, number: int | None = None) -> Tensor:
     """The column in which a uniform number falls, for each row; never one without probability."""
     total = cumulative[..., -1]
     uniform = torch.rand(total.shape if number is None else (number, *total.shape), dtype=total.dtype, device=total.device)
