@@ -18,6 +18,7 @@ from torch.autograd import gradcheck, gradgradcheck
 import biasedurn
 import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric
+from diffurn.exact import wallenius as exact_wallenius
 from distributions import assert_log_probs, wallenius
 from urns import NEVER, Urn
 from wallenius_oracles import LARGE, SMALL, Balls, Recorded, draw_by_draw, recorded
@@ -77,17 +78,23 @@ def test_the_record_is_what_biasedurn_says_today() -> None:
 # --------------------------------------------------------------------------------------------------------------------------------
 
 
+both_ways = pytest.mark.parametrize("follows_balls", [True, False])
+
+
+@both_ways
 @every_small_urn
-def test_log_prob_of_every_outcome_is_that_of_drawing_ball_by_ball(urn: Urn, device: torch.device) -> None:
+def test_log_prob_of_every_outcome_is_that_of_drawing_ball_by_ball(urn: Urn, follows_balls: bool, device: torch.device) -> None:
     """Also where a weight is zero: such outcomes have no probability at all."""
     law, outcomes = draw_by_draw(Balls.of_urn(urn)), outcomes_of(urn, device)
-    ours = wallenius(urn, device).log_prob(outcomes)
+    ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes)
     assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], 1e-10)
 
 
+@both_ways
 @every_small_urn
-def test_probabilities_sum_to_one(urn: Urn, device: torch.device) -> None:
-    assert wallenius(urn, device).log_prob(outcomes_of(urn, device)).exp().sum().item() == pytest.approx(1.0, abs=1e-11)
+def test_probabilities_sum_to_one(urn: Urn, follows_balls: bool, device: torch.device) -> None:
+    ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes_of(urn, device))
+    assert ours.exp().sum().item() == pytest.approx(1.0, abs=1e-11)
 
 
 @every_large_urn
@@ -108,11 +115,35 @@ def small_urns(draw: st.DrawFn) -> Urn:
     return Urn("drawn", tuple(sizes), draw(st.integers(0, sum(drawable))), weights)
 
 
+@both_ways
 @given(urn=small_urns())
-def test_any_small_urn_is_right(urn: Urn, device: torch.device) -> None:
+def test_any_small_urn_is_right(urn: Urn, follows_balls: bool, device: torch.device) -> None:
     law, outcomes = oracles.DrawByDraw(Balls.of_urn(urn)), outcomes_of(urn, device)
-    ours = wallenius(urn, device).log_prob(outcomes)
+    ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes)
     assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], 1e-10)
+
+
+def test_probabilities_of_small_urns_do_not_underflow(device: torch.device) -> None:
+    """Followed ball by ball where all of them fit into float64, integrated where one does not; both have the digits."""
+    urn = Urn("five-of-each", (5, 5), 5, (0.0, -300.0))
+    ours, law = wallenius(urn, device).log_prob(outcomes_of(urn, device)), oracles.DrawByDraw(Balls.of_urn(urn))
+    assert ours.min().item() == pytest.approx(-1500.0, rel=1e-2)
+    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes_of(urn, device).tolist()], 1e-10)
+
+
+@pytest.mark.parametrize("values", [1, 40])
+def test_probabilities_that_nobody_differentiates_are_followed_where_that_is_faster(
+    values: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of a long batch, several each, are those that are differentiated."""
+    log_weights = torch.randn(300, 3, device=device)
+    counts = WalleniusHypergeometric([10, 7, 8], 9, log_weights=log_weights).sample((values,))
+    integrated = WalleniusHypergeometric([10, 7, 8], 9, log_weights=log_weights.clone().requires_grad_()).log_prob(counts)
+    if values > 1 and device.type == "cpu":
+        monkeypatch.delattr(exact_wallenius, "log_prob")
+    ours = WalleniusHypergeometric([10, 7, 8], 9, log_weights=log_weights).log_prob(counts)
+    assert ours.shape == (values, 300)
+    torch.testing.assert_close(ours, integrated.detach(), rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize(("sizes", "draws"), [((4, 5, 3), 6), ((10, 20, 30), 15), ((1, 7), 3), ((2, 0, 9, 4), 8), ((50, 50), 50)])

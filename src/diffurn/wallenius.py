@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diffurn.exact import arrivals, race, wallenius, wallenius_table, wallenius_tails
 from diffurn.exact.small import Composition, one_by_one
-from diffurn.exact.tracing import can_check
+from diffurn.exact.tracing import asks_for_derivative, can_check, can_read
 from diffurn.urn import Urn
 
 # A group whose balls are e^600 times less likely than the heaviest is drawn when all others are used up, and no sooner.
@@ -29,10 +29,10 @@ class WalleniusHypergeometric(Urn):
     one factor changes neither. For c = 2 this is SciPy's ``nchypergeom_wallenius``.
 
     Everything is exact up to rounding, float64 inside, by one integral over the time of a race of exponential clocks: probabilities
-    directly, moments and marginals on top of Fisher's exact law. Moments and draws of small urns whose sizes are given as plain numbers, or
-    on the host, come from following them ball by ball; they may stand in a compiled training step. Densities are differentiable twice in the weights, the mean as well; a
-    weight of zero gets no gradient. The law is no exponential family: `rsample`, whose draws are hard and exact, sends gradients back by
-    ∂mean/∂log ω, which is not the covariance.
+    directly, moments and marginals on top of Fisher's exact law. Small urns with sizes given as plain numbers, or on the host, are followed
+    ball by ball instead, so that a draw with its gradient can stand in a compiled training step. Densities are differentiable twice in the
+    weights, the mean as well; a weight of zero gets no gradient. The law is no exponential family: `rsample`, whose draws are hard and
+    exact, sends gradients back by ∂mean/∂log ω, which is not the covariance.
 
     References: K. T. Wallenius, *Biased sampling: the noncentral hypergeometric probability distribution* (1963); J. Chesson, *A
     non-central multivariate hypergeometric distribution arising from biased sampling* (1976); A. Fog, *Calculation methods for Wallenius'
@@ -57,10 +57,22 @@ class WalleniusHypergeometric(Urn):
         """log P(x), differentiable twice in the weights; -inf where Σx is not n and where a group of weight zero is drawn."""
         x = self._checked_value(value)
         possible = (x.sum(-1) == self.draws) & ((x >= 0) & (x <= self._drawable())).all(-1)
-        whole = torch.where(possible.unsqueeze(-1), x, 0.0)
-        log_prob = wallenius.log_prob(self._relative_log_weights(), self._drawable().double(), whole)
+        log_prob = self._log_prob_of_states(x, possible)
+        if log_prob is None:
+            whole = torch.where(possible.unsqueeze(-1), x, 0.0)
+            log_prob = wallenius.log_prob(self._relative_log_weights(), self._drawable().double(), whole)
         log_prob = torch.where(self._fixed().all(-1), 0.0, log_prob)
         return torch.where(possible, log_prob, -torch.inf).to(self.dtype)
+
+    def _log_prob_of_states(self, x: Tensor, possible: Tensor) -> Tensor | None:
+        """Where that is faster than an integral, and not differentiated."""
+        parameter: Tensor = getattr(self, self._parameter)
+        if asks_for_derivative(parameter) or not can_read(parameter) or (states := self._states()) is None:
+            return None
+        urns = self._operands()
+        if not one_by_one.pays_for_probabilities(states, possible.numel(), *urns):
+            return None
+        return one_by_one.log_prob(states, *urns, torch.where(possible.unsqueeze(-1), x, 0.0))
 
     @property
     def mean(self) -> Tensor:

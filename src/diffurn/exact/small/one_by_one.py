@@ -20,6 +20,7 @@ from torch import Tensor
 
 from diffurn.exact.autograd import ClosedForm, pulled_back
 from diffurn.exact.chunks import elements_per_chunk, in_chunks
+from diffurn.exact.shapes import common_shape
 from diffurn.exact.small.composition import Composition
 from diffurn.exact.small.law import chosen_column
 from diffurn.exact.tracing import can_check
@@ -28,6 +29,11 @@ from diffurn.exact.tracing import can_check
 _MOST_WORK = 1 << 16
 # Balls of a draw beyond which a race is faster.
 MOST_DRAWS = 64
+# Of all laws together, where one probability each is wanted: per probability, and in any case.
+_WORK_PER_PROBABILITY = 2000
+_WORK_FOR_ANY = 1 << 17
+# The smallest probabilities must not underflow: nats.
+_DEEPEST = 600.0
 
 
 class States(NamedTuple):
@@ -84,6 +90,11 @@ class States(NamedTuple):
         rest = draws[..., None, None] - digits.sum(0)
         digits = digits.expand(*rest.shape[:-2], *digits.shape)
         return torch.cat([digits[..., : self.rest, :], rest, digits[..., self.rest :, :]], -2)
+
+    def number_of(self, counts: Tensor) -> Tensor:
+        """Of the state of possible counts ``(..., c)``, int64."""
+        digits = self._counted(counts).to(torch.int64).unbind(-1)
+        return torch.stack([digit * place for digit, place in zip(digits, self.places, strict=True)], -1).sum(-1)
 
     def law(self, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         """P(x) of every state after n draws, ``(..., F)``."""
@@ -161,6 +172,22 @@ def mean(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 def covariance(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c)."""
     return in_chunks(partial(_covariance, states), log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held)
+
+
+def pays_for_probabilities(states: States, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> bool:
+    """Whether so many of them are had faster from whole laws, and without underflow: a ball has at least the probability ω_j / Σωm."""
+    if math.prod(log_weights.shape[:-1]) * states.work > max(_WORK_FOR_ANY, _WORK_PER_PROBABILITY * number):
+        return False
+    depth = draws * (group_sizes.sum(-1).clamp(min=1).log() - log_weights.amin(-1))
+    return not depth.numel() or bool(depth.max() <= _DEEPEST)
+
+
+def log_prob(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+    """log P(x) of possible counts ``(..., c)``; log ω finite, normalised to a largest value near zero."""
+    law = in_chunks(states.law, log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held)
+    number = states.number_of(counts)
+    shape = common_shape([law.shape[:-1], number.shape])
+    return law.expand(*shape, -1).gather(-1, number.expand(shape).unsqueeze(-1)).squeeze(-1).log()
 
 
 def draw(most_draws: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
