@@ -13,7 +13,8 @@ from torch import Tensor
 
 # Rows in flight at once: enough to keep the vector units busy, few enough to stay in the cache.
 _COUNTS = 1 << 17
-_NEWTON_STEPS = 8
+# Of Newton's method: a rough guess is soon followed by another, a time that is wanted for itself by none.
+_STEPS_OF_A_GUESS, _STEPS = 2, 8
 # A guess halves what is left on average: this many rounds are never reached.
 _MOST_ROUNDS = 10_000
 
@@ -40,7 +41,7 @@ def _draw_rows(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
         if not len(pending):
             return counts
         row, rates, before, within, length, draws, needed = (x[pending] for x in (row, rates, before, within, length, draws, needed))
-        guess = _time_of(needed, rates, within, length)
+        guess = _time_of(needed, rates, within, length, _STEPS_OF_A_GUESS)
         early = torch.binomial(within, _share_before(guess, rates, length))
         too_early = (early.sum(-1) <= needed).unsqueeze(-1)  # the interval begins at the guess, otherwise it ends there
         before, within = torch.where(too_early, before + early, before), torch.where(too_early, within - early, early)
@@ -54,7 +55,7 @@ def _share_before(time: Tensor, rates: Tensor, length: Tensor) -> Tensor:
     return torch.where(rates == 0, (time / length).unsqueeze(-1), share).clamp(0, 1)
 
 
-def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor) -> Tensor:
+def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor, steps: int) -> Tensor:
     """A time by which about the needed number has arrived: any time will do, a good one saves looks.
 
     The expected number of arrivals is concave in time, so Newton's method comes from the left and never overshoots.
@@ -62,7 +63,7 @@ def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor) -> T
     arriving = torch.expm1(-rates * length.unsqueeze(-1)).neg()
     pace = torch.where(within > 0, within * rates / arriving, 0.0)  # at time zero
     time = needed / pace.sum(-1)
-    for _ in range(_NEWTON_STEPS):
+    for _ in range(steps):
         expected = (within * _share_before(time, rates, length)).sum(-1)
         current_pace = (pace * torch.exp(-rates * time.unsqueeze(-1))).sum(-1)
         time = time + (needed - expected).clamp(min=0) / current_pace.clamp(min=torch.finfo(time.dtype).tiny)
@@ -72,4 +73,4 @@ def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor) -> T
 def expected_shares(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """The share of each group that has arrived at the time by which n arrivals are expected, ``(..., c)``."""
     rates, length = torch.exp(log_weights), torch.full_like(draws, torch.inf)
-    return _share_before(_time_of(draws, rates, group_sizes, length), rates, length)
+    return _share_before(_time_of(draws, rates, group_sizes, length, _STEPS), rates, length)

@@ -113,7 +113,7 @@ def _reason(own: Record, ours: Sequence[Record]) -> str:
     single = [r["median"] for r in ours if (r["operation"], r["law"], r["items"], r["dtype"]) == same]
     call = min(single, default=0.0)
     if own["median"] < 2 * call:
-        return f"the fixed cost of a call, {duration(call)}"
+        return f"the fixed cost of a call, {duration(min(call, own['median']))}"  # small urns have one of their own
     if own["law"] == "wallenius" and own["operation"] == "moments":
         return "ours is an integral over Fisher's moments; theirs a sum that grows with m"
     return f"the work itself, {duration(own['median'])}" + (f"; a call costs {duration(call)} whatever B" if call else "")
