@@ -118,23 +118,23 @@ class WalleniusHypergeometric(Urn):
             return None
         log_weights, group_sizes, draws = self._operands()
         urn = log_weights.flatten(), group_sizes.flatten(), draws.reshape(())
-        return wallenius_table.sample_from_table(*urn, self._states(), number, self.dtype)
+        return wallenius_table.sample_from_table(*urn, one_by_one.States.of(self._drawn_from_small()), number, self.dtype)
 
     def _sample_each(self, number: int) -> Tensor:
         log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in self._operands())
-        groups, small = self.event_shape[0], self._small()
+        groups, small = self.event_shape[0], self._drawn_from_small()
         rows = log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
         if small is None or small.most_draws > one_by_one.MOST_DRAWS:
             return race.draw_by_race(*rows)
         return one_by_one.draw(small.most_draws, *rows)
 
-    def _small(self) -> Composition | None:
-        """What the host knows of small urns, unless one of them has fewer balls than draws: a race says so."""
+    def _drawn_from_small(self) -> Composition | None:
+        """What the host knows of small urns, unless one of them has fewer balls than draws, which a race will say."""
         checked = self._composition is None or self._validate_args or not can_check() or self._is_possible()
         return self._composition if checked else None
 
     def _states(self) -> one_by_one.States | None:
-        return one_by_one.States.of(self._small())
+        return one_by_one.States.of(self._composition)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """The draws of `sample`; backward they are E[x], whose exact Jacobian ∂mean/∂log ω carries the gradient."""

@@ -30,7 +30,7 @@ _MOST_WORK = 1 << 16
 # Balls of a draw beyond which a race is faster.
 MOST_DRAWS = 64
 # Of all laws together, where one probability each is wanted: per probability, and in any case.
-_WORK_PER_PROBABILITY = 2000
+_WORK_PER_PROBABILITY = 1500
 _WORK_FOR_ANY = 1 << 17
 # The smallest probabilities must not underflow: nats.
 _DEEPEST = 600.0
