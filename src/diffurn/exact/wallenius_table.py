@@ -24,7 +24,7 @@ def sample_from_table(
     log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States | None, number: int, dtype: torch.dtype
 ) -> Tensor | None:
     """`number` draws of an urn with log-weights ``(c,)``, shape ``(number, c)``; None unless a table costs less than it saves."""
-    law = _law_of_states(log_weights, group_sizes, draws, states, number) if states else _law(log_weights, group_sizes, draws, number)
+    law = _law(log_weights, group_sizes, draws, states, number) if can_check() else None
     if law is None:
         return None
     table = Outcomes.of(*law, dtype)
@@ -34,15 +34,12 @@ def sample_from_table(
     return counts
 
 
-def _law_of_states(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States, number: int) -> tuple[Tensor, Tensor] | None:
-    if number < _DRAWS_PER_LAW or not can_check():
-        return None
-    return states.counts(draws).mT, states.law(log_weights, group_sizes, draws)
-
-
-def _law(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> tuple[Tensor, Tensor] | None:
+def _law(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States | None, number: int) -> tuple[Tensor, Tensor] | None:
+    """Outcomes ``(O, c)`` and their probabilities, if so many draws pay for them."""
+    if states is not None:
+        return (states.counts(draws).mT, states.law(log_weights, group_sizes, draws)) if number >= _DRAWS_PER_LAW else None
     affordable = min((number - _DRAWS_PER_TABLE) // _DRAWS_PER_OUTCOME, _MOST_OUTCOMES)
-    if affordable < 1 or not can_check():
+    if affordable < 1:
         return None
     outcomes = enumerate_counts([int(size) for size in group_sizes.tolist()], int(draws), affordable)
     if outcomes is None:

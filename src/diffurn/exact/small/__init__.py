@@ -7,6 +7,8 @@ All terms are positive, so all probabilities are relatively accurate. All shapes
 at: a training step with such an urn in it can be compiled in one graph, or captured in a CUDA graph.
 
 The columns of tables stand for *falling* counts: the sum over k then runs over a sliding window of R, and a cumulative sum is P(x ≥ k).
+
+That is Fisher's law; `one_by_one` follows such urns as Wallenius' law has it.
 """
 
 from diffurn.exact.small.chain import Chain

@@ -74,10 +74,9 @@ class States(NamedTuple):
     def work(self) -> int:
         return (self.draws + 1) * self.number * (len(self.bases) + 1)
 
-    @property
-    def held(self) -> int:
-        """What counts for the length of pieces of a batch: a step looks at a part of the whole, and its calls cost more than memory."""
-        return -(-self.work // 8)
+    def held(self, device: torch.device) -> int:
+        """What counts for the length of pieces of a batch; on a CPU a step's calls cost more than memory that leaves the cache."""
+        return -(-self.work // 8) if device.type == "cpu" else self.work
 
     def digits(self, like: Tensor) -> Tensor:
         """``(c - 1, F)``."""
@@ -149,7 +148,7 @@ class _Mean(ClosedForm):
 
     @staticmethod
     def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States) -> Tensor:
-        return in_chunks(partial(_mean, states), log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held)
+        return in_chunks(partial(_mean, states), log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held(log_weights.device))
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
@@ -159,19 +158,19 @@ class _Mean(ClosedForm):
         def product(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, grad: Tensor) -> Tensor:
             return pulled_back(lambda x: (_mean(states, x, group_sizes, draws), None), log_weights, grad)[0]
 
-        return in_chunks(product, *ctx.saved_tensors, grads[0], events=(1, 1, 0, 1), work=states.held), None, None, None
+        return in_chunks(product, *ctx.saved_tensors, grads[0], events=(1, 1, 0, 1), work=states.held(grads[0].device)), None, None, None
 
 
 def mean(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """E[X]; log ω finite, normalised to a largest value near zero."""
-    if can_check() and math.prod(log_weights.shape[:-1]) * states.held > elements_per_chunk(log_weights.device):
+    if can_check() and math.prod(log_weights.shape[:-1]) * states.held(log_weights.device) > elements_per_chunk(log_weights.device):
         return _Mean.of(log_weights, group_sizes, draws, states)
     return _mean(states, log_weights, group_sizes, draws)
 
 
 def covariance(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c)."""
-    return in_chunks(partial(_covariance, states), log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held)
+    return in_chunks(partial(_covariance, states), log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held(log_weights.device))
 
 
 def pays_for_probabilities(states: States, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> bool:
@@ -184,7 +183,7 @@ def pays_for_probabilities(states: States, number: int, log_weights: Tensor, gro
 
 def log_prob(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
     """log P(x) of possible counts ``(..., c)``; log ω finite, normalised to a largest value near zero."""
-    law = in_chunks(states.law, log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held)
+    law = in_chunks(states.law, log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held(log_weights.device))
     number = states.number_of(counts)
     shape = common_shape([law.shape[:-1], number.shape])
     return law.expand(*shape, -1).gather(-1, number.expand(shape).unsqueeze(-1)).squeeze(-1).log()
