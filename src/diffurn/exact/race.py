@@ -22,6 +22,8 @@ _MOST_ROUNDS = 10_000
 def draw_by_race(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """One exact draw for each row of finite log-weights ``(R, c)``; groups that cannot be drawn have size zero."""
     rows, groups = log_weights.shape
+    if bool((draws > group_sizes.sum(-1)).any()):
+        raise RuntimeError("an urn has fewer balls with positive weight than draws")
     per_chunk = max(1, _COUNTS // groups)
     chunks = zip(log_weights.split(per_chunk), group_sizes.split(per_chunk), draws.split(per_chunk), strict=True)
     return torch.cat([_draw_rows(*chunk) for chunk in chunks]) if rows else torch.empty_like(log_weights)
@@ -46,7 +48,7 @@ def _draw_rows(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
         too_early = (early.sum(-1) <= needed).unsqueeze(-1)  # the interval begins at the guess, otherwise it ends there
         before, within = torch.where(too_early, before + early, before), torch.where(too_early, within - early, early)
         length = torch.where(too_early.squeeze(-1), length - guess, guess)
-    raise RuntimeError(f"the race was not over after {_MOST_ROUNDS} looks: is every weight a number, and are there as many balls as draws?")
+    raise RuntimeError(f"the race was not over after {_MOST_ROUNDS} looks: is every weight a number?")
 
 
 def _share_before(time: Tensor, rates: Tensor, length: Tensor) -> Tensor:

@@ -68,7 +68,7 @@ def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options
             own = [end["accuracy"] for end in ends]
             ahead = None if prior == "categorical" or not rival else 100 * (sum(own) - sum(rival)) / len(own)
             wins = None if ahead is None else f"{sum(a > b for a, b in zip(own, rival, strict=True))} of {len(own)}"
-            row: list[Any] = [version_name(version), prior, None if ahead is None else f"{ahead:+.1f}", wins]
+            row: list[Any] = [version_name(version), prior, None if ahead is None else f"{round(ahead, 1) + 0.0:+.1f}", wins]  # never -0.0
             learned = prior_named(prior).learned
             for name in ("sizes", "shares", "weights"):
                 row.append(" ".join(f"{end['correlation'][name]:.2f}" for end in ends) if name == "sizes" or learned else None)
