@@ -82,14 +82,16 @@ def test_an_impossible_urn_is_not_drawn_from_unnoticed(scale: int, device: torch
         WalleniusHypergeometric([3 * scale, 4 * scale], 5 * scale, weights=weights, validate_args=False).sample((2,))
 
 
+@pytest.mark.parametrize("follows_balls", [True, False])
 @pytest.mark.parametrize(
-    ("sizes", "draws", "weights", "only"),
-    [([4, 3], 7, [1.0, 2.0], [4, 3]), ([4, 3], 0, [1.0, 2.0], [0, 0]), ([4, 3, 2], 6, [1.0, 0.0, 2.0], [4, 0, 2])],
+    ("sizes", "draws", "log_weights", "only"),
+    [((4, 3), 7, (0.0, 0.7), [4, 3]), ((4, 3), 0, (0.0, 0.7), [0, 0]), ((4, 3, 2), 6, (0.0, NEVER, 0.7), [4, 0, 2])],
 )
 def test_many_draws_of_a_sure_outcome_are_that_outcome(
-    sizes: list[int], draws: int, weights: list[float], only: list[int], device: torch.device
+    sizes: tuple[int, ...], draws: int, log_weights: tuple[float, ...], only: list[int], follows_balls: bool, device: torch.device
 ) -> None:
-    counts = WalleniusHypergeometric(sizes, draws, weights=torch.tensor(weights, dtype=torch.float32, device=device)).sample((2, 1000))
+    urn = wallenius(Urn("sure", sizes, draws, log_weights), device, torch.float32, follows_balls=follows_balls)
+    counts = urn.sample((2, 1000))
     assert counts.dtype == torch.float32
     assert torch.equal(counts.cpu(), torch.tensor(only, dtype=torch.float32).expand(2, 1000, -1))
 

@@ -57,22 +57,18 @@ class WalleniusHypergeometric(Urn):
         """log P(x), differentiable twice in the weights; -inf where Σx is not n and where a group of weight zero is drawn."""
         x = self._checked_value(value)
         possible = (x.sum(-1) == self.draws) & ((x >= 0) & (x <= self._drawable())).all(-1)
-        log_prob = self._log_prob_of_states(x, possible)
-        if log_prob is None:
-            whole = torch.where(possible.unsqueeze(-1), x, 0.0)
-            log_prob = wallenius.log_prob(self._relative_log_weights(), self._drawable().double(), whole)
+        urns, whole = self._operands(), torch.where(possible.unsqueeze(-1), x, 0.0)
+        states = self._states_for_probabilities(*urns, possible.numel())
+        log_prob = wallenius.log_prob(*urns[:2], whole) if states is None else one_by_one.log_prob(states, *urns, whole)
         log_prob = torch.where(self._fixed().all(-1), 0.0, log_prob)
         return torch.where(possible, log_prob, -torch.inf).to(self.dtype)
 
-    def _log_prob_of_states(self, x: Tensor, possible: Tensor) -> Tensor | None:
-        """Where that is faster than an integral, and not differentiated."""
+    def _states_for_probabilities(self, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> one_by_one.States | None:
+        """Where following the balls is faster than so many integrals, and not differentiated."""
         parameter: Tensor = getattr(self, self._parameter)
         if asks_for_derivative(parameter) or not can_read(parameter) or (states := self._states()) is None:
             return None
-        urns = self._operands()
-        if not one_by_one.pays_for_probabilities(states, possible.numel(), *urns):
-            return None
-        return one_by_one.log_prob(states, *urns, torch.where(possible.unsqueeze(-1), x, 0.0))
+        return states if one_by_one.pays_for_probabilities(states, log_weights, group_sizes, draws, number) else None
 
     @property
     def mean(self) -> Tensor:
@@ -108,21 +104,23 @@ class WalleniusHypergeometric(Urn):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            counts = self._sample_from_table(number)
-            counts = self._sample_each(number) if counts is None else counts
+            urns, small = self._operands(), self._drawn_from_small()
+            counts = self._sample_from_table(small, *urns, number)
+            counts = self._sample_each(small, *urns, number) if counts is None else counts
             return counts.to(self.dtype).reshape(shape)
 
-    def _sample_from_table(self, number: int) -> Tensor | None:
+    def _sample_from_table(
+        self, small: Composition | None, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int
+    ) -> Tensor | None:
         """Where all draws are of one urn, and it has few outcomes."""
         if self.batch_shape.numel() != 1:
             return None
-        log_weights, group_sizes, draws = self._operands()
         urn = log_weights.flatten(), group_sizes.flatten(), draws.reshape(())
-        return wallenius_table.sample_from_table(*urn, one_by_one.States.of(self._drawn_from_small()), number, self.dtype)
+        return wallenius_table.sample_from_table(*urn, one_by_one.States.of(small), number, self.dtype)
 
-    def _sample_each(self, number: int) -> Tensor:
-        log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in self._operands())
-        groups, small = self.event_shape[0], self._drawn_from_small()
+    def _sample_each(self, small: Composition | None, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> Tensor:
+        groups = self.event_shape[0]
+        log_weights, group_sizes, draws = (operand.expand(number, *operand.shape) for operand in (log_weights, group_sizes, draws))
         rows = log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
         if small is None or small.most_draws > one_by_one.MOST_DRAWS:
             return race.draw_by_race(*rows)

@@ -173,7 +173,7 @@ def covariance(states: States, log_weights: Tensor, group_sizes: Tensor, draws: 
     return in_chunks(partial(_covariance, states), log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held(log_weights.device))
 
 
-def pays_for_probabilities(states: States, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> bool:
+def pays_for_probabilities(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> bool:
     """Whether so many of them are had faster from whole laws, and without underflow: a ball has at least the probability ω_j / Σωm."""
     if math.prod(log_weights.shape[:-1]) * states.work > max(_WORK_FOR_ANY, _WORK_PER_PROBABILITY * number):
         return False
