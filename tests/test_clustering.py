@@ -25,7 +25,7 @@ from diffurn.models.steps import Batches
 from diffurn.models.vade import VaDE
 from test_images import idx
 
-PRIORS = ("uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean-expected")
+PRIORS = ("uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean-expected-assignments")
 
 
 @pytest.fixture(scope="module")

@@ -1,10 +1,11 @@
 """The paper's third study: deep clustering of handwritten digits (VaDE) with three priors over the cluster assignments.
 
 A uniform, a categorical and a hypergeometric prior, on three versions of the data: all classes complete, or the digits 0 to 4 reduced to
-80 % or 60 %, in the training and the test part alike. Training sees the training part only; every figure is of the test part, whose
-images go to the likeliest cluster by q(c|x) at the mean of q(z|x). The paper does not say which half of the classes it reduced, nor how
-it annealed the temperature; here that is τ = 1 falling exponentially to 0.5 over the first half of training. Models with the same version
-and seed start from the same autoencoder and mixture and see the same batches and noise, whatever their prior.
+80 % or 60 %, in the training and the test part alike. The hypergeometric prior is the law of the counts of a batch, as in the paper, or with
+``-assignments`` that of the assignments (`diffurn.models.priors`). Training sees the training part only; every figure is of the test part,
+whose images go to the likeliest cluster by q(c|x) at the mean of q(z|x). The paper does not say which half of the classes it reduced, nor
+how it annealed the temperature; here that is τ = 1 falling exponentially to 0.5 over the first half of training. Models with the same
+version and seed start from the same autoencoder and mixture and see the same batches and noise, whatever their prior.
 
 All models of a version are one stack in one program, and one unit of work: a step takes a batch of every model's own shuffle.
 
@@ -53,7 +54,7 @@ class Options:
         data: folder of its idx files; by default DIFFURN_DATA/<dataset>, or a download.
         pretrained: npz of VaDE's released autoencoder; by default one is trained here for every version and seed.
         versions: the share of the items of the first five classes that is kept.
-        priors: uniform, categorical, hypergeometric; the last with details such as -2n-mean-soft-merged (see `prior_named`).
+        priors: uniform, categorical, hypergeometric; the last with details such as -2n-soft-merged (see `prior_named`).
         seeds: models of each version and prior; seed s is that of the mixture fit, of the batches and of the noise.
         epochs: passes of each model over its own data.
         batch_size: samples a step, which share an urn.

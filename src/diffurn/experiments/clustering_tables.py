@@ -54,6 +54,7 @@ def _comparison(models: Sequence[Model], options: Any) -> Table:
         f"{options.dataset}, test part; mean ± standard deviation of {options.seeds} seeds after {options.epochs} epochs, from {start} "
         f"and a Gaussian mixture{shared} fitted to its latents of the training part.{held}",
         "Digits 0 to 4 are reduced, in the training and the test part alike.",
+        "The hypergeometric prior is the law of the counts, which is not normalised over assignments, unless its name says assignments.",
     ]
     return Table("Clustering: three priors over the assignments", columns, rows, notes)
 

@@ -1,20 +1,35 @@
 r"""Priors over the cluster assignments c = (c_1, …, c_n) of a batch: all in which the three clustering methods differ.
 
 `Uniform` and `Categorical` (learned π) treat the samples of a batch as independent. `Hypergeometric` takes them from an urn with m balls of
-each cluster and odds π: the *counts* x_k = #{i : c_i = k} follow Fisher's law. Given the counts every order is equally likely, and
-:math:`n! / \prod_k x_k!` orders have the same counts, so
+each cluster and odds π: the *counts* x_k = #{i : c_i = k} follow Fisher's law, with normaliser Z,
 
-.. math:: \log p(c|π) = \log P(x) - \log n! + \sum_k \log x_k!
-          = \sum_k \Big[\log \frac{m!}{(m - x_k)!} + x_k \log π_k\Big] - \log Z(π) - \log n!,
+.. math:: \log P(x) = \sum_k \Big[\log \binom{m}{x_k} + x_k \log π_k\Big] - \log Z(π).
 
-with Z Fisher's normaliser; the factorials of the counts cancel against those of the binomial coefficients. The gamma function continues
-this to real counts, with slope :math:`\log π_k + ψ(m - x_k + 1)`: a cluster whose balls run out becomes expensive. As m → ∞ each sample's
-share of it tends to that of the categorical prior, :math:`\sum_k x_k \log π_k` in all.
+Two laws can take the place of p(c|π) in the evidence bound:
 
-What is the probability of a cluster in Bayes' rule for q(c_i|x_i)? The paper takes π. But π are odds, and with few balls they must be
-extreme to allow moderately different counts. The best factorised q has :math:`q_{ik} ∝ N(z_i; μ_k, σ_k^2) \exp(∂ \log p / ∂x_k)`, which is
-:math:`π_k (m - x_k + ½)` up to terms of order 1/m², and at x = E x that is proportional to E x_k: the urn's mean (``shares="mean"``). With
-the counts of the batch itself, x = Σ_i q_i, it is the best q of that batch (``shares="batch"``).
+- ``law="counts"``, the paper's: P(x) itself, its Definition 3.1. The gamma function continues it to real counts, with slope
+  :math:`\log π_k + ψ(m - x_k + 1) - ψ(x_k + 1)` and curvature :math:`-ψ'(m - x_k + 1) - ψ'(x_k + 1)`. P sums to one over the counts. It is
+  *not normalised over assignments*: many assignments have the same counts, and each of them gets all of P(x).
+- ``law="assignments"``: given the counts every order is equally likely, and :math:`n! / \prod_k x_k!` orders have the same counts, so
+
+  .. math:: \log p(c|π) = \log P(x) - \log n! + \sum_k \log x_k!
+            = \sum_k \Big[\log \frac{m!}{(m - x_k)!} + x_k \log π_k\Big] - \log Z(π) - \log n!,
+
+  which sums to one over the assignments. Its slope is :math:`\log π_k + ψ(m - x_k + 1)`, its curvature :math:`-ψ'(m - x_k + 1)`.
+
+The slopes differ most once π has settled, that is where the mean of the urn is the mean of the batches. There π_k is nearly proportional to
+x_k / (m - x_k). So the slope of the assignment law is log x_k and a constant, as for the categorical prior. The slope of the count law is
+the same for all clusters, up to terms of order 1/x_k: a large cluster gains nothing from being large, and one that is larger than usual is
+held back.
+
+As m → ∞ the count law becomes the multinomial one, :math:`\log n! - \sum_k \log x_k! + \sum_k x_k \log π_k`, and the assignment law
+becomes the categorical prior, :math:`\sum_k x_k \log π_k`.
+
+Bayes' rule for q(c_i|x_i) needs the probability of a cluster. The paper takes π. But π are odds, and with few balls they must be extreme to
+allow moderately different counts. The best factorised q has :math:`q_{ik} ∝ N(z_i; μ_k, σ_k^2) \exp(∂ \log p / ∂x_k)`. For the assignment
+law that factor is :math:`π_k (m - x_k + ½)` up to terms of order 1/m², and at x = E x it is proportional to E x_k: the urn's mean
+(``shares="mean"``). With the counts of the batch itself, x = Σ_i q_i, it is the best q of that batch (``shares="batch"``). For the count
+law the factor at x = E x is nearly the same for all clusters, so these two are for the assignment law only.
 
 All functions work on a stack of S models: log-weights ``(S, K)``, responsibilities ``(S, B, K)``, results ``(S,)``.
 """
@@ -36,6 +51,7 @@ from diffurn.exact.quadrature import Quadrature
 Shares = Literal["pi", "mean", "batch"]
 Counts = Literal["hard", "soft", "expected"]
 Conditionals = Literal["exact", "merged"]
+LawOf = Literal["counts", "assignments"]
 
 # -ψ(1) and ψ'(1): slope and curvature of log 1/(m - x)! at x = m.
 _EULER, _TRIGAMMA = 0.5772156649015329, math.pi**2 / 6
@@ -65,9 +81,9 @@ class Prior(Protocol):
     learned: ClassVar[bool]
 
     def tilt(self, log_weights: Tensor, samples: int) -> Tensor:
-        """What helps `law` and may be kept over some steps, since the law does not depend on it: (S,)."""
+        """What helps `with_weights` and may be kept over some steps, since the law does not depend on it: (S,)."""
 
-    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+    def with_weights(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
         """With log π up to a constant (S, K), for batches of so many samples."""
 
 
@@ -98,7 +114,7 @@ class Categorical:
     def tilt(self, log_weights: Tensor, samples: int) -> Tensor:
         return torch.zeros_like(log_weights[..., 0])
 
-    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+    def with_weights(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
         return Independent(torch.log_softmax(log_weights, -1), samples)
 
 
@@ -108,7 +124,7 @@ class Uniform(Categorical):
 
     learned: ClassVar[bool] = False
 
-    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+    def with_weights(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
         return Independent(torch.full_like(log_weights, -math.log(log_weights.shape[-1])), samples)
 
 
@@ -117,20 +133,24 @@ class Hypergeometric:
     """The samples of a batch of n share an urn with m balls of each cluster and learned odds π.
 
     Args:
-        balls: m / n. At infinity the samples are independent again, with probabilities π; below 1 a cluster cannot hold a whole batch, and
-            what it cannot hold is not impossible but very expensive, see `assignment_log_prob`.
+        balls: m / n. At infinity the counts are those of independent samples with probabilities π; below 1 a cluster cannot hold a whole
+            batch, and what it cannot hold is not impossible but very expensive, see `count_log_prob`.
         shares: what Bayes' rule for q(c|x) takes for the probability of a cluster: "pi", the paper's equation, or "mean", the urn's mean
             divided by n, which is the probability that a sample of the batch belongs to the cluster (without a gradient), or "batch", what
-            is left in the urn when the batch has taken its balls; where no batch is at hand, the mean.
+            is left in the urn when the batch has taken its balls; where no batch is at hand, the mean. The last two are derived from the
+            law of assignments and need it.
         counts: of which assignments the prior is taken: "hard" straight-through Gumbel-Softmax draws, as in the paper, the same "soft",
             or "expected": no draws, but the expectation over q itself, to second order in the deviation of the counts.
         conditionals: "exact" for Fisher's law of the counts, "merged" for the paper's chain of merged groups.
+        law: "counts" for the probability of the counts in the place of p(c|π), as in the paper, which is not normalised over assignments;
+            "assignments" for that probability divided by the number of assignments with these counts, which is.
     """
 
     balls: float = 1.0
     shares: Shares = "pi"
     counts: Counts = "hard"
     conditionals: Conditionals = "exact"
+    law: LawOf = "counts"
 
     learned: ClassVar[bool] = True
 
@@ -141,6 +161,8 @@ class Hypergeometric:
             raise ValueError("the merged chain needs a ball of each cluster for every sample: balls of 1 or more")
         if self.counts == "expected" and self.conditionals == "merged":
             raise ValueError("expected counts are for the exact law: the merged chain takes drawn ones, hard or soft")
+        if self.shares != "pi" and self.law == "counts":
+            raise ValueError(f"the shares {self.shares!r} follow from the law of assignments: choose that law, or the shares 'pi'")
 
     def group_size(self, samples: int) -> float:
         """m, a whole number."""
@@ -154,7 +176,7 @@ class Hypergeometric:
         log_pi = torch.log_softmax(log_weights.detach().double(), -1)
         return log_tilt(log_pi, torch.full_like(log_pi, size), torch.full_like(log_pi[..., 0], samples)).to(log_weights.dtype)
 
-    def law(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
+    def with_weights(self, log_weights: Tensor, samples: int, tilt: Tensor) -> Law:
         return _Urn(self, log_weights, samples, tilt)
 
 
@@ -193,32 +215,39 @@ class _Urn:
         return (total / self._samples).to(self._dtype)
 
     def _log_prob(self, counts: Tensor) -> Tensor:
+        log_prob = self._count_log_prob(counts)
+        return log_prob if self._prior.law == "counts" else log_prob - log_orders(counts, self._samples)
+
+    def _count_log_prob(self, counts: Tensor) -> Tensor:
         if math.isinf(self._size):
-            return (counts * self._log_pi).sum(-1)
+            return (counts * self._log_pi).sum(-1) + log_orders(counts, self._samples)
         if self._prior.conditionals == "merged":
-            return merged_assignment_log_prob(counts, self._log_pi, self._size, self._samples)
-        return assignment_log_prob(counts, self._log_pi, self._log_normalizer, self._size, self._samples)
+            return merged_count_log_prob(counts, self._log_pi, self._size, self._samples)
+        return count_log_prob(counts, self._log_pi, self._log_normalizer, self._size)
 
     def _curvature(self, q: Tensor) -> Tensor:
         """E log p(x) - log p(E x) to second order: the Hessian in the counts is diagonal, as are the independent draws from q."""
-        if math.isinf(self._size):
-            return torch.zeros_like(q[..., 0, 0])
-        room = (self._size - q.sum(-2)).clamp(min=0)
-        return -0.5 * (torch.polygamma(1, room + 1) * (q * (1 - q)).sum(-2)).sum(-1)
+        counts = q.sum(-2)
+        bend = torch.zeros_like(counts)  # less the Hessian's diagonal
+        if not math.isinf(self._size):
+            bend = bend + torch.polygamma(1, (self._size - counts).clamp(min=0) + 1)
+        if self._prior.law == "counts":
+            bend = bend + torch.polygamma(1, counts + 1)
+        return -0.5 * (bend * (q * (1 - q)).sum(-2)).sum(-1)
 
 
-_WORDS = {"shares": get_args(Shares), "counts": get_args(Counts), "conditionals": get_args(Conditionals)}
+_WORDS = {"shares": get_args(Shares), "counts": get_args(Counts), "conditionals": get_args(Conditionals), "law": get_args(LawOf)}
 
 
 def prior_named(name: str) -> Prior:
     """The prior a name stands for: ``uniform``, ``categorical``, or ``hypergeometric`` with details behind dashes, in any order.
 
     Details are m as ``0.2n``, ``1n``, ``10n`` or ``inf``, how π enters q(c|x) (``pi``, ``mean``, ``batch``), the counts (``hard``,
-    ``soft``, ``expected``) and the law (``exact``, ``merged``).
+    ``soft``, ``expected``), the conditionals (``exact``, ``merged``) and the law (``counts``, ``assignments``).
 
     Example:
-        >>> prior_named("hypergeometric-10n-mean")
-        Hypergeometric(balls=10.0, shares='mean', counts='hard', conditionals='exact')
+        >>> prior_named("hypergeometric-10n-merged")
+        Hypergeometric(balls=10.0, shares='pi', counts='hard', conditionals='merged', law='counts')
     """
     kind, *details = name.split("-")
     if kind in ("uniform", "categorical") and not details:
@@ -278,19 +307,24 @@ def log_normalizer_and_mean(log_pi: Tensor, size: float, samples: int, tilt: Ten
     return value + ((log_pi - log_pi.detach()) * mean).sum(-1), mean
 
 
-def assignment_log_prob(counts: Tensor, log_pi: Tensor, log_normalizer: Tensor, size: float, samples: int) -> Tensor:
-    """log p(c|π) of any assignments with these counts, real numbers that sum to `samples`, by Fisher's law.
+def log_orders(counts: Tensor, samples: int) -> Tensor:
+    """log n! / ∏ x_k!, the number of assignments with these counts: (S, K) to (S,)."""
+    return math.lgamma(samples + 1) - torch.lgamma(counts + 1).sum(-1)
+
+
+def count_log_prob(counts: Tensor, log_pi: Tensor, log_normalizer: Tensor, size: float) -> Tensor:
+    """log P(x) of real counts by Fisher's law: (S, K) to (S,).
 
     A batch may have more of a cluster than there are balls, x_k > m. Its probability is zero; for the sake of a gradient log 1/(m - x)!
     goes on as the parabola that it touches at m.
     """
     excess = torch.where(counts > size, counts - size, 0.0)
-    inside = math.lgamma(size + 1) - torch.lgamma(size - counts.clamp(max=size) + 1)  # m! / (m - x)!
-    arrangements = inside + excess * (-_EULER - 0.5 * _TRIGAMMA * excess)
-    return (arrangements + counts * log_pi).sum(-1) - log_normalizer - math.lgamma(samples + 1)
+    inside = math.lgamma(size + 1) - torch.lgamma(counts + 1) - torch.lgamma(size - counts.clamp(max=size) + 1)
+    binomials = inside + excess * (-_EULER - 0.5 * _TRIGAMMA * excess)
+    return (binomials + counts * log_pi).sum(-1) - log_normalizer
 
 
-def merged_assignment_log_prob(counts: Tensor, log_pi: Tensor, size: float, samples: int) -> Tensor:
+def merged_count_log_prob(counts: Tensor, log_pi: Tensor, size: float, samples: int) -> Tensor:
     """The same where the counts come from the paper's chain: group by group, all later groups as one with their average weight.
 
     Differentiable in the counts also through the draws that they leave for later groups.
@@ -306,8 +340,7 @@ def merged_assignment_log_prob(counts: Tensor, log_pi: Tensor, size: float, samp
     columns = torch.where(inside, possible, 0.0)
     over_all = _log_weight(columns, left.unsqueeze(-1), size, rest_size.unsqueeze(-1), log_odds.unsqueeze(-1))
     log_normalizer = torch.logsumexp(torch.where(inside, over_all, -torch.inf), -1)
-    of_counts = _log_weight(counts[..., :-1], left, size, rest_size, log_odds) - log_normalizer
-    return of_counts.sum(-1) + torch.lgamma(counts + 1).sum(-1) - math.lgamma(samples + 1)
+    return (_log_weight(counts[..., :-1], left, size, rest_size, log_odds) - log_normalizer).sum(-1)
 
 
 def _log_weight(x: Tensor, left: Tensor, size: float, rest_size: Tensor, log_odds: Tensor) -> Tensor:

@@ -7,7 +7,8 @@ evidence lower bound per sample is
 .. math:: \log p(x|z) + \sum_k q_k \mathrm{E} \log N(z; μ_k, σ_k^2) + \tfrac1n \mathrm{E}_q \log p(c|π)
           - \mathrm{E} \log q(z|x) - \sum_k q_k \log q_k,
 
-expectations over q(z|x) in closed form but for the first term, which takes one draw.
+expectations over q(z|x) in closed form but for the first term, which takes one draw. The hypergeometric prior by the law of counts, the
+paper's, is not normalised over assignments: with it this is the objective, but not a bound of the evidence.
 
 References: Z. Jiang et al., *Variational Deep Embedding* (IJCAI 2017); T. M. Sutter et al. (ICLR 2023), appendix on clustering.
 """
@@ -60,7 +61,7 @@ class VaDE(nn.Module):
         laws = []
         for place, prior in enumerate(self.groups.kinds):
             log_weights, tilt = (self.groups.of(values, place) for values in (self.log_weights, self.get_buffer("tilt")))
-            laws.append(prior.law(log_weights, self.batch_size, tilt))
+            laws.append(prior.with_weights(log_weights, self.batch_size, tilt))
         return laws
 
     @torch.no_grad()
