@@ -1,8 +1,8 @@
 """The paper's third study: deep clustering of handwritten digits (VaDE) with three priors over the cluster assignments.
 
 A uniform, a categorical and a hypergeometric prior, on three versions of the data: all classes complete, or the digits 0 to 4 reduced to
-80 % or 60 %, in the training and the test part alike. The hypergeometric prior is the law of the counts of a batch, as in the paper, or with
-``-assignments`` that of the assignments (`diffurn.models.priors`). Training sees the training part only; every figure is of the test part,
+80 % or 60 %, in the training and the test part alike. The hypergeometric prior is the law of the counts of a batch, as in the paper, or
+that of its assignments (`diffurn.models.priors`). Training sees the training part only; every figure is of the test part,
 whose images go to the likeliest cluster by q(c|x) at the mean of q(z|x). The paper does not say which half of the classes it reduced, nor
 how it annealed the temperature; here that is τ = 1 falling exponentially to 0.5 over the first half of training. Models with the same
 version and seed start from the same autoencoder and mixture and see the same batches and noise, whatever their prior.
