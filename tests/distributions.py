@@ -26,7 +26,7 @@ def wallenius(
     log_weights = torch.tensor(urn.log_weights, dtype=dtype, device=device).repeat(*copies, 1)
     built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
     if not follows_balls:
-        built._composition = None
+        built._known_sizes = None
     return built
 
 

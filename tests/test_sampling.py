@@ -409,13 +409,17 @@ def test_draws_of_one_urn_and_of_its_copies_are_independent(number: int, device:
     assert not (counts == counts[:1]).all(-1).all(-1)[1:].any()
 
 
-def test_an_impossible_urn_that_was_not_checked_ends_with_an_error_not_a_loop(
-    monkeypatch: pytest.MonkeyPatch, device: torch.device
-) -> None:
-    monkeypatch.setattr(rejection, "_MOST_ROUNDS", 20)
-    urn = FisherHypergeometric([5, 5], 8, weights=torch.tensor([1.0, 0.0], device=device), validate_args=False)
-    with pytest.raises(RuntimeError, match="as many drawable balls as draws"):
-        urn.sample()
+def test_rejection_of_an_impossible_urn_ends_with_an_error() -> None:
+    log_odds, sizes, draws = (torch.tensor(values, dtype=torch.float64) for values in ([[0.0, 0.0]], [[5.0, 5.0]], [11.0]))
+    with pytest.raises(RuntimeError, match=r"no proposal was accepted for the urn m = \[5.0, 5.0\], n = 11.0"):
+        rejection.draw_by_rejection(log_odds, sizes, draws)
+
+
+def test_rejection_does_not_wait_for_urns_without_a_number_of_draws() -> None:
+    log_odds, sizes = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), 5.0, dtype=torch.float64)
+    counts = rejection.draw_by_rejection(log_odds, sizes, torch.tensor([torch.nan, 7.0], dtype=torch.float64))
+    assert counts[0].isnan().all()
+    assert counts[1].sum() == 7
 
 
 # --------------------------------------------------------------------------------------------------------------------------------

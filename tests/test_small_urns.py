@@ -12,6 +12,7 @@ import pytest
 import torch
 from scipy import stats
 from torch import Tensor
+from torch.distributions import Distribution
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import diffurn.urn
@@ -295,10 +296,12 @@ def test_shapes_that_do_not_broadcast_are_reported_as_they_were_given() -> None:
         FisherHypergeometric([3, 5], [1, 2, 3], weights=torch.ones(5, 2))
 
 
-def test_an_impossible_urn_that_was_not_checked_takes_the_general_path() -> None:
-    urn = FisherHypergeometric([5, 5], 8, weights=torch.tensor([1.0, 0.0]), validate_args=False)
-    assert urn._small(1) is None
-    assert FisherHypergeometric([5, 5], 5, weights=torch.tensor([1.0, 0.0]), validate_args=False)._small(1) is not None
+@pytest.mark.parametrize("distribution", [FisherHypergeometric, WalleniusHypergeometric])
+def test_an_impossible_urn_that_was_not_checked_is_nan(distribution: type[Distribution]) -> None:
+    impossible = distribution([5, 5], 8, weights=torch.tensor([1.0, 0.0]), validate_args=False)
+    assert impossible.sample((3,)).isnan().all()
+    assert impossible.mean.isnan().all()
+    assert distribution([5, 5], 5, weights=torch.tensor([1.0, 0.0]), validate_args=False).sample().tolist() == [5.0, 0.0]
 
 
 def test_many_draws_and_large_batches_take_the_general_path(device: torch.device) -> None:

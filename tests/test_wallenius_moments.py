@@ -219,7 +219,7 @@ def test_the_mean_has_the_slope_of_the_exact_mean(urn: Urn, follows_balls: bool,
 
     def mean(log_weights: Tensor) -> Tensor:
         built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
-        built._composition = built._composition if follows_balls else None
+        built._known_sizes = built._known_sizes if follows_balls else None
         return built.mean
 
     jacobian = torch.autograd.functional.jacobian(mean, log_weights)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,8 +14,11 @@ from diffurn import exact
 from diffurn.estimators import CovarianceST, Estimator
 from diffurn.estimators.estimator import takes_small_urns
 from diffurn.exact.small import SmallUrn
-from diffurn.exact.tracing import asks_for_derivative, can_check, can_read
+from diffurn.exact.tracing import asks_for_derivative, can_read, is_transforming
 from diffurn.urn import Urn
+
+# The weight that stands for zero, relative to the smallest other one, while derivatives are asked for.
+_NEGLIGIBLE = math.exp(-300)
 
 
 class FisherHypergeometric(Urn):
@@ -77,30 +81,34 @@ class FisherHypergeometric(Urn):
         return self._with_log_tilt()[0]
 
     def _with_log_tilt(self) -> tuple[exact.TiltedUrn, Tensor]:
-        group_sizes, draws = self.group_sizes.double(), self.draws.double()
+        group_sizes, draws = self.group_sizes.double(), self._draws_or_nan()
         parameter: Tensor = getattr(self, self._parameter).double()
         log_tilt = exact.log_tilt(self._as_log_weights(parameter.detach()), group_sizes, draws)
         tilt = log_tilt.unsqueeze(-1)
-        if self._parameter == "weights":
-            # Weight zero becomes too small to matter instead of log 0, so that the one-sided derivative in ω comes out right.
-            parameter = (parameter + torch.where(parameter == 0, torch.exp(exact.ZERO_WEIGHT_LOG_ODDS - tilt), 0.0)).log()
-        log_odds = (parameter + tilt).masked_fill_(parameter == -torch.inf, exact.ZERO_WEIGHT_LOG_ODDS)
-        return exact.TiltedUrn(log_odds, group_sizes, draws), log_tilt
+        if self._keeps_weight_zero():
+            return exact.TiltedUrn(_without_zeros(parameter).log() + tilt, group_sizes, draws), log_tilt
+        never = self._never_drawn()
+        log_odds = (self._as_log_weights(parameter) + tilt).masked_fill(never, 0.0)
+        return exact.TiltedUrn(log_odds, group_sizes.masked_fill(never, 0.0), draws), log_tilt
+
+    def _keeps_weight_zero(self) -> bool:
+        """Whether groups of weight zero stay in the urn, by `_without_zeros`, for the sake of their derivatives in ω.
+
+        Otherwise they are emptied, which no other group can notice. Log-weights of -inf have no derivative.
+        """
+        if self._parameter == "log_weights" or not (asks_for_derivative(self.weights) or is_transforming()):
+            return False
+        return not can_read(self.weights) or bool((self.weights == 0).any())
 
     def _small(self, number: int = 0) -> SmallUrn | None:
-        """The urn for tables over its whole support, if the host knows its sizes and if tables pay for so many draws."""
-        if self._composition is None or not self._composition.pays_for(self.batch_shape.numel(), number, self.draws.device):
-            return None
-        # Tables would give an outcome where there is none; the general path says so. What was checked when built need not be again.
-        if number and not self._validate_args and can_check() and not self._is_possible():
+        """The urn for tables over its whole support, if its sizes were read on the CPU and if tables pay for so many draws."""
+        composition = self._composition
+        if composition is None or not composition.pays_for(self.batch_shape.numel(), number, self.draws.device):
             return None
         parameter: Tensor = getattr(self, self._parameter).double()
-        if self._parameter == "weights":
-            # Weight zero becomes too small to matter, as in `_with_log_tilt`: relative to the smallest other weight.
-            smallest = torch.where(parameter > 0, parameter, torch.inf).detach().amin(-1, keepdim=True)
-            negligible = (math.exp(exact.ZERO_WEIGHT_LOG_ODDS) * smallest).clamp(1e-307, 1.0)
-            parameter = (parameter + torch.where(parameter == 0, negligible, 0.0)).log()
-        return SmallUrn.build(self._composition, parameter)
+        if self._keeps_weight_zero():
+            parameter = _without_zeros(parameter)
+        return SmallUrn.build(composition, self._as_log_weights(parameter))
 
     def _central(self) -> exact.CentralUrn | None:
         """The urn for closed forms, if all its weights are known to be equal and no derivative in them is asked for."""
@@ -123,69 +131,72 @@ class FisherHypergeometric(Urn):
         small = self._small()
         if small is not None:
             within = ((x >= 0) & (x <= self.group_sizes)).all(-1) | x.isnan().any(-1)
-            return torch.where(within & ~impossible, small.law().log_prob(x), -torch.inf).to(self.dtype)
+            return self._or_nan(torch.where(within & ~impossible, small.law().log_prob(x), -torch.inf))
         central = self._central()
         if central is not None and not asks_for_derivative(x):
-            return torch.where(impossible, -torch.inf, central.log_prob(x)).to(self.dtype)
+            return self._or_nan(torch.where(impossible, -torch.inf, central.log_prob(x)))
         (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
         per_group = exact.binomial_log_pmf(x, group_sizes, log_odds)
         log_prob = per_group.sum(-1) - exact.log_mass(log_odds, group_sizes, draws) + surplus * log_tilt
-        return log_prob.masked_fill(impossible, -torch.inf).to(self.dtype)
+        return self._or_nan(log_prob.masked_fill(impossible, -torch.inf))
 
     @property
     def log_normalizer(self) -> Tensor:
         r"""log Z, with Z the coefficient of :math:`z^n` in :math:`\prod_j (1 + ω_j z)^{m_j}`; its gradient in log ω is the mean."""
         (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
         scale = (group_sizes * softplus(log_odds, threshold=50)).sum(-1) - draws * log_tilt
-        return (scale + exact.log_mass(log_odds, group_sizes, draws)).to(self.dtype)
+        return self._or_nan(scale + exact.log_mass(log_odds, group_sizes, draws))
 
     @property
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
         central = self._central()
         if central is not None:
-            return central.mean().to(self.dtype)
+            return self._or_nan(central.mean(), event_dims=1)
         small = self._small()
-        if small is None:
-            return self._vanishing(exact.mean(*self.tilted), self._never_drawn())
-        mean = small.law().mean()
-        # a log-weight of -inf makes an exact zero by itself
-        return self._vanishing(mean, self._never_drawn()) if self._parameter == "weights" else mean.to(self.dtype)
+        mean = exact.mean(*self.tilted) if small is None else small.law().mean()
+        return self._moment(mean, self._never_drawn, event_dims=1)
 
     @property
     def variance(self) -> Tensor:
         """Var[x_j] of each group, shape (..., c)."""
         central = self._central()
         if central is not None:
-            return central.variance().to(self.dtype)
+            return self._or_nan(central.variance(), event_dims=1)
         small = self._small() if self.event_shape[0] == 2 else None
         variance = exact.variance(*self.tilted) if small is None else small.law().variance()
-        return self._vanishing(variance, self._fixed())
+        return self._moment(variance, self._fixed, event_dims=1)
 
     @property
     def covariance_matrix(self) -> Tensor:
         """Cov[x], shape (..., c, c); rows sum to zero."""
         central = self._central()
         if central is not None:
-            return central.covariance().to(self.dtype)
-        fixed = self._fixed()
-        return self._vanishing(exact.covariance(*self.tilted), fixed.unsqueeze(-1) | fixed.unsqueeze(-2))
+            return self._or_nan(central.covariance(), event_dims=2)
+        return self._moment(exact.covariance(*self.tilted), self._fixed_pairs, event_dims=2)
+
+    def _moment(self, moment: Tensor, vanishes: Callable[[], Tensor], event_dims: int) -> Tensor:
+        """A moment with exact zeros where weights of zero make them; their derivatives stay, if they are asked for."""
+        if self._keeps_weight_zero():
+            moment = torch.where(vanishes(), moment - moment.detach(), moment)
+        return self._or_nan(moment, event_dims)
 
     @property
     def mode(self) -> Tensor:
         """The most probable counts; a tied ball goes to the earlier group."""
-        return exact.mode(self._detached_log_weights(), self.group_sizes.double(), self.draws.double()).to(self.dtype)
+        mode = exact.mode(self._detached_log_weights(), self.group_sizes.double(), self.draws.double())
+        return self._or_nan(mode, event_dims=1)
 
     def entropy(self) -> Tensor:
         """-E[log P(x)] in nats, shape (...)."""
-        return exact.entropy(*self.tilted).to(self.dtype)
+        return self._or_nan(exact.entropy(*self.tilted))
 
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
         x = self._checked_value(value, joint=False)
         lowest, highest = self._marginal_support()
         possible = (x >= lowest) & (x <= highest)
-        return torch.where(possible, exact.marginal_log_prob(*self.tilted, x), -torch.inf).to(self.dtype)
+        return self._or_nan(torch.where(possible, exact.marginal_log_prob(*self.tilted, x), -torch.inf), event_dims=1)
 
     def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return exact.Marginal.of_each_group(*self.tilted).log_tails(x)
@@ -198,16 +209,16 @@ class FisherHypergeometric(Urn):
             counts = self._sample_from_tables(number) if small is None else small.sample(number)
             if counts is None:
                 counts = exact.sample_by_rejection(*self.tilted, number, self.dtype)
-            return counts.reshape(shape).to(self.dtype)
+            return self._or_nan(counts.reshape(shape), event_dims=1)
 
     def _sample_from_tables(self, number: int) -> Tensor | None:
         """Where tables are kept, nothing is left to do but to look them up."""
-        return exact.sample_from_tables(self._detached_log_weights(), self.group_sizes.double(), self.draws.double(), number, self.dtype)
+        return exact.sample_from_tables(self._detached_log_weights(), self.group_sizes.double(), self._draws_or_nan(), number, self.dtype)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them; with the default the same exact draws as `sample`."""
         shape, number = self._shape_of_draws(sample_shape)
-        return self.estimator.rsample(self._for_estimator(number), number).reshape(shape).to(self.dtype)
+        return self._or_nan(self.estimator.rsample(self._for_estimator(number), number).reshape(shape), event_dims=1)
 
     def _for_estimator(self, number: int) -> Any:
         """The urn in the form that the estimator takes, for so many draws."""
@@ -222,4 +233,14 @@ class FisherHypergeometric(Urn):
         """
         shape, number = self._shape_of_draws(sample_shape)
         counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
-        return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)
+        return self._or_nan(counts.reshape(shape), event_dims=1), self._or_nan(indicators.reshape(*shape[:-1], -1), event_dims=1)
+
+
+def _without_zeros(weights: Tensor) -> Tensor:
+    """Weights of zero become too small to matter instead, e^-300 times the smallest other one, so that derivatives from the right survive.
+
+    The smallest float64 is e^-708, so they matter where other weights are below e^-670, relative to which they would have to be smaller.
+    """
+    zero = weights == 0
+    smallest = torch.where(zero, torch.inf, weights.detach()).amin(-1, keepdim=True)
+    return weights + torch.where(zero, (_NEGLIGIBLE * smallest).clamp(1e-307, 1.0), 0.0)

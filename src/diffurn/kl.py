@@ -16,8 +16,7 @@ def _kl_fisher_fisher(p: FisherHypergeometric, q: FisherHypergeometric) -> Tenso
     """Exact; +inf where the draws differ or q never draws what p does. Different group sizes are not comparable here."""
     if p.event_shape != q.event_shape or (can_check() and not bool((p.group_sizes == q.group_sizes).all())):
         raise NotImplementedError(f"KL needs equal group sizes, got {p.group_sizes.tolist()} and {q.group_sizes.tolist()}")
-    first, second = p.tilted, q.tilted
-    value = exact.kl_divergence(first.log_odds, second.log_odds, first.group_sizes, first.draws)
+    value = exact.kl_divergence(p.tilted, q.tilted)
     may_be_drawn = (p.log_weights > -torch.inf) & (p.group_sizes > 0) & (p.draws > 0).unsqueeze(-1)
     impossible = (may_be_drawn & (q.log_weights == -torch.inf)).any(-1) | (p.draws != q.draws)
     return torch.where(impossible, torch.inf, value).to(p.dtype)

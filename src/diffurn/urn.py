@@ -12,7 +12,7 @@ from torch.distributions import Distribution, constraints
 
 from diffurn import constraints as urn_constraints
 from diffurn import exact
-from diffurn.exact.small import composition_of, constant
+from diffurn.exact.small import Composition, composition_of, constant
 from diffurn.exact.tracing import can_check
 from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, require, require_broadcast
 
@@ -60,14 +60,15 @@ class Urn(Distribution):
         self._parameter = "weights" if log_weights is None else "log_weights"
         parameter = as_float_tensor(self._parameter, weights if log_weights is None else log_weights)
         check = (Distribution._validate_args if validate_args is None else validate_args) and can_check()
-        # What the host knows of a small urn is valid, and on its device without a copy that would wait.
-        self._composition = composition_of(group_sizes, draws, parameter.shape)
-        if self._composition is None:
+        # Sizes of small urns that were read on the CPU are valid and cached on the device, so no synchronising copy is needed. The urn gets
+        # copies of its own, since the cached tensors serve every urn of this composition.
+        self._known_sizes = composition_of(group_sizes, draws, parameter.shape)
+        if self._known_sizes is None:
             sizes = as_integer_tensor("group_sizes", group_sizes, parameter.device, check)
             number = as_integer_tensor("draws", draws, parameter.device, check)
         else:
-            sizes = constant("group sizes", self._composition, parameter.device)
-            number = constant("draws", self._composition, parameter.device)
+            sizes = constant("group sizes", self._known_sizes, parameter.device).clone()
+            number = constant("draws", self._known_sizes, parameter.device).clone()
         if 0 in (*sizes.shape[-1:], *parameter.shape[-1:]) or sizes.ndim == 0 or parameter.ndim == 0:
             shapes = f"group_sizes {tuple(sizes.shape)} and {self._parameter} {tuple(parameter.shape)}"
             raise ValueError(f"{shapes} both need a last dimension of groups, one or more")
@@ -79,17 +80,59 @@ class Urn(Distribution):
         # Our own checks say more than torch's, so torch is told to skip its.
         super().__init__(full[:-1], full[-1:], validate_args=False)
         self._validate_args = Distribution._validate_args if validate_args is None else validate_args
-        self._most_draws: int | None = None if self._composition is None else self._composition.most_draws
+        self._most_draws: int | None = None if self._known_sizes is None else self._known_sizes.most_draws
         if check:
             self._check_arguments()
+        self._remember_versions(check)
+
+    def _remember_versions(self, checked: bool) -> None:
+        self._versions_of_sizes = _versions(self.group_sizes, self.draws)
+        self._versions_checked = _versions(getattr(self, self._parameter), self.group_sizes, self.draws) if checked else None
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {**self.__dict__, "_known_sizes": self._composition, "_is_checked_copy": self._is_checked()}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        checked = state.pop("_is_checked_copy")
+        self.__dict__.update(state)
+        self._remember_versions(checked)  # torch counts anew for copies
+
+    @property
+    def _composition(self) -> Composition | None:
+        """The sizes of a small urn as plain numbers, unless they were changed in place."""
+        return self._known_sizes if _versions(self.group_sizes, self.draws) in (None, self._versions_of_sizes) else None
+
+    def _is_checked(self) -> bool:
+        """Whether the arguments were found valid and have not been changed in place since, by a diverging optimiser for instance."""
+        if self._versions_checked is None:
+            return False
+        return _versions(getattr(self, self._parameter), self.group_sizes, self.draws) == self._versions_checked
+
+    def _is_valid(self) -> Tensor:
+        """Whether each urn has weights that are weights, and as many balls to draw as are drawn: shape (...), without a look at any value."""
+        parameter: Tensor = getattr(self, self._parameter).detach()
+        valid = (parameter >= 0) & (parameter < torch.inf) if self._parameter == "weights" else parameter < torch.inf
+        sizes = self.group_sizes
+        return (valid & (sizes >= 0)).all(-1) & (self.draws >= 0) & (self.draws <= self._drawable().sum(-1))
+
+    def _or_nan(self, result: Tensor, event_dims: int = 0) -> Tensor:
+        """A result in the dtype of the weights, and NaN where the urn is not valid: never a number that only looks like one."""
+        if not self._is_checked():
+            result = torch.where(self._is_valid()[(...,) + (None,) * event_dims], result, torch.nan)
+        return result.to(self.dtype)
+
+    def _draws_or_nan(self) -> Tensor:
+        """n in float64; NaN, on which no sampler waits, where the urn is not valid."""
+        draws: Tensor = self.draws.double()
+        return draws if self._is_checked() else torch.where(self._is_valid(), draws, torch.nan)
 
     def _check_arguments(self) -> None:
         parameter = getattr(self, self._parameter).detach()
-        if self._composition is not None and self._are_weights_positive_and_finite():
+        if self._known_sizes is not None and self._are_weights_positive_and_finite():
             return  # and the draws are known not to exceed the balls
         # A device is asked once: what follows only finds out what is wrong.
         most = self.draws.amax() if self.draws.numel() else self.draws.new_zeros(())
-        valid, self._most_draws = torch.stack([self._are_arguments_valid().to(most.dtype), most]).tolist()
+        valid, self._most_draws = torch.stack([self._is_valid().all().to(most.dtype), most]).tolist()
         if valid:
             return
         if self._parameter == "weights":
@@ -100,11 +143,6 @@ class Urn(Distribution):
         require("draws", self.draws, self.draws <= total, f"cannot exceed the number of balls, {_span(total)}")
         drawable = self._drawable().sum(-1)
         require("draws", self.draws, self.draws <= drawable, f"cannot exceed the number of balls with positive weight, {_span(drawable)}")
-
-    def _are_arguments_valid(self) -> Tensor:
-        parameter: Tensor = getattr(self, self._parameter).detach()
-        valid = (parameter >= 0) & (parameter < torch.inf) if self._parameter == "weights" else parameter < torch.inf
-        return valid.all() & (self.draws <= self._drawable().sum(-1)).all()
 
     @_Derived
     def log_weights(self) -> Tensor:
@@ -132,7 +170,8 @@ class Urn(Distribution):
         new = self._get_checked_instance(type(self), _instance)
         batch_shape = torch.Size(batch_shape)
         full = batch_shape + self.event_shape
-        new._parameter, new._composition, new._most_draws = self._parameter, self._composition, self._most_draws
+        for name in ("_parameter", "_known_sizes", "_most_draws", "_versions_of_sizes", "_versions_checked"):
+            setattr(new, name, getattr(self, name))
         new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
         setattr(new, self._parameter, getattr(self, self._parameter).expand(full))
         super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
@@ -153,10 +192,6 @@ class Urn(Distribution):
         """Group sizes with the groups of weight zero emptied."""
         return self.group_sizes.masked_fill(self._never_drawn(), 0)
 
-    def _is_possible(self) -> bool:
-        """Whether there are as many balls with positive weight as draws, in every urn."""
-        return self._are_weights_positive_and_finite() or bool((self.draws <= self._drawable().sum(-1)).all())
-
     def _are_weights_positive_and_finite(self) -> bool:
         parameter = getattr(self, self._parameter).detach()
         if not parameter.numel():
@@ -164,15 +199,16 @@ class Urn(Distribution):
         low, high = parameter.aminmax()
         return bool((low > (0 if self._parameter == "weights" else -torch.inf)) & (high < torch.inf))
 
-    def _vanishing(self, moment: Tensor, where: Tensor) -> Tensor:
-        """Exact zeros where weights of zero make them, with the gradient left in place."""
-        return torch.where(where, moment - moment.detach(), moment).to(self.dtype)
-
     def _fixed(self) -> Tensor:
         """Counts that cannot vary: of groups of weight zero, and all if every other ball is drawn or one group alone can be."""
         drawable = self._drawable()
         certain = (self.draws == drawable.sum(-1)) | ((drawable > 0).sum(-1) <= 1)
         return self._never_drawn() | certain.unsqueeze(-1)
+
+    def _fixed_pairs(self) -> Tensor:
+        """Pairs of groups of which one count cannot vary: shape (..., c, c)."""
+        fixed = self._fixed()
+        return fixed.unsqueeze(-1) | fixed.unsqueeze(-2)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``; urns of one batch must share m and n."""
@@ -236,19 +272,19 @@ class Urn(Distribution):
 
     def log_cdf(self, value: Any) -> Tensor:
         """log P(X_j ≤ x_j), accurate relative to the probability however small it is; see `cdf`."""
-        return self._log_tails(value)[0].to(self.dtype)
+        return self._or_nan(self._log_tails(value)[0], event_dims=1)
 
     def log_sf(self, value: Any) -> Tensor:
         """log P(X_j > x_j), accurate relative to the probability however small it is; see `cdf`."""
-        return self._log_tails(value)[1].to(self.dtype)
+        return self._or_nan(self._log_tails(value)[1], event_dims=1)
 
     def cdf(self, value: Any) -> Tensor:
         """P(X_j ≤ x_j), each group on its own: value and result have the shape (..., c). Real values are rounded down."""
-        return self._log_tails(value)[0].exp().to(self.dtype)
+        return self._or_nan(self._log_tails(value)[0].exp(), event_dims=1)
 
     def sf(self, value: Any) -> Tensor:
         """P(X_j > x_j) = 1 - cdf, without the cancellation."""
-        return self._log_tails(value)[1].exp().to(self.dtype)
+        return self._or_nan(self._log_tails(value)[1].exp(), event_dims=1)
 
     def icdf(self, value: Any) -> Tensor:
         """The smallest possible count x_j with P(X_j ≤ x_j) ≥ q_j, each group on its own, for probabilities q that broadcast to (..., c).
@@ -269,7 +305,7 @@ class Urn(Distribution):
                 middle = torch.floor((low + high) / 2)
                 enough = self.cdf(middle) >= q
                 low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        return torch.where(q <= 0, lowest, torch.where(q >= 1, highest, high)).to(self.dtype)
+        return self._or_nan(torch.where(q <= 0, lowest, torch.where(q >= 1, highest, high)), event_dims=1)
 
     def _shape_of_draws(self, sample_shape: Any) -> tuple[torch.Size, int]:
         """The shape that draws have, and how many they are of each urn; refuses those that the dtype cannot hold."""
@@ -284,6 +320,13 @@ class Urn(Distribution):
             require(
                 "draws", self.draws, self.draws <= largest, f"{self.dtype} holds counts exactly only up to {largest}; use float64 weights"
             )
+
+
+def _versions(*tensors: Tensor) -> tuple[int, ...] | None:
+    """How often each tensor was changed in place; None where torch does not count."""
+    if torch.compiler.is_compiling() or any(tensor.is_inference() for tensor in tensors):
+        return None
+    return tuple(tensor._version for tensor in tensors)
 
 
 def _span(values: Tensor) -> str:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from diffurn.exact import arrivals, race, wallenius, wallenius_table, wallenius_tails
 from diffurn.exact.small import Composition, one_by_one
-from diffurn.exact.tracing import asks_for_derivative, can_check, can_read
+from diffurn.exact.tracing import asks_for_derivative, can_read
 from diffurn.urn import Urn
 
 # A group whose balls are e^600 times less likely than the heaviest is drawn when all others are used up, and no sooner.
@@ -61,7 +61,7 @@ class WalleniusHypergeometric(Urn):
         states = self._states_for_probabilities(*urns, possible.numel())
         log_prob = wallenius.log_prob(*urns[:2], whole) if states is None else one_by_one.log_prob(states, *urns, whole)
         log_prob = torch.where(self._fixed().all(-1), 0.0, log_prob)
-        return torch.where(possible, log_prob, -torch.inf).to(self.dtype)
+        return self._or_nan(torch.where(possible, log_prob.clamp(max=0), -torch.inf))
 
     def _states_for_probabilities(self, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> one_by_one.States | None:
         """Where following the balls is faster than so many integrals, and not differentiated."""
@@ -74,7 +74,7 @@ class WalleniusHypergeometric(Urn):
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
         states, urns = self._states(), self._operands()
-        return (arrivals.mean(*urns) if states is None else one_by_one.mean(states, *urns)).to(self.dtype)
+        return self._or_nan(arrivals.mean(*urns) if states is None else one_by_one.mean(states, *urns), event_dims=1)
 
     @property
     def variance(self) -> Tensor:
@@ -84,9 +84,9 @@ class WalleniusHypergeometric(Urn):
     @property
     def covariance_matrix(self) -> Tensor:
         """Cov[x], shape (..., c, c); rows sum to zero."""
-        states, urns, fixed = self._states(), self._operands(), self._fixed()
+        states, urns = self._states(), self._operands()
         covariance = arrivals.covariance(*urns) if states is None else one_by_one.covariance(states, *urns)
-        return self._vanishing(covariance, fixed.unsqueeze(-1) | fixed.unsqueeze(-2))
+        return self._or_nan(torch.where(self._fixed_pairs(), 0.0, covariance), event_dims=2)
 
     def marginal_log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j), each group on its own: shape (..., c)."""
@@ -95,7 +95,7 @@ class WalleniusHypergeometric(Urn):
         possible = (x >= lowest) & (x <= highest)
         certain = lowest == highest
         log_prob = arrivals.marginal_log_prob(*self._operands(), torch.where(possible & ~certain, x, lowest))
-        return torch.where(possible, torch.where(certain, 0.0, log_prob), -torch.inf).to(self.dtype)
+        return self._or_nan(torch.where(possible, torch.where(certain, 0.0, log_prob), -torch.inf), event_dims=1)
 
     def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
         return wallenius_tails.log_tails(*self._operands(), x)
@@ -104,10 +104,10 @@ class WalleniusHypergeometric(Urn):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            urns, small = self._operands(), self._drawn_from_small()
+            urns, small = self._operands(), self._composition
             counts = self._sample_from_table(small, *urns, number)
             counts = self._sample_each(small, *urns, number) if counts is None else counts
-            return counts.to(self.dtype).reshape(shape)
+            return self._or_nan(counts.reshape(shape), event_dims=1)
 
     def _sample_from_table(
         self, small: Composition | None, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int
@@ -126,11 +126,6 @@ class WalleniusHypergeometric(Urn):
             return race.draw_by_race(*rows)
         return one_by_one.draw(small.most_draws, *rows)
 
-    def _drawn_from_small(self) -> Composition | None:
-        """What the host knows of small urns, unless one of them has fewer balls than draws, which a race will say."""
-        checked = self._composition is None or self._validate_args or not can_check() or self._is_possible()
-        return self._composition if checked else None
-
     def _states(self) -> one_by_one.States | None:
         return one_by_one.States.of(self._composition)
 
@@ -148,4 +143,4 @@ class WalleniusHypergeometric(Urn):
         return (log_weights - torch.where(heaviest == -torch.inf, 0.0, heaviest)).clamp(_SMALLEST_LOG_WEIGHT, -_SMALLEST_LOG_WEIGHT)
 
     def _operands(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self._relative_log_weights(), self._drawable().double(), self.draws.double()
+        return self._relative_log_weights(), self._drawable().double(), self._draws_or_nan()

@@ -13,11 +13,10 @@ from diffurn.exact.sampling import sample, sample_by_rejection, sample_from_tabl
 from diffurn.exact.straight_through import sample_straight_through
 from diffurn.exact.support import enumerate_counts
 from diffurn.exact.tails import Marginal, certain_outside
-from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
+from diffurn.exact.tilt import log_tilt
 from diffurn.exact.urn import AnyUrn, TiltedUrn
 
 __all__ = [
-    "ZERO_WEIGHT_LOG_ODDS",
     "AnyUrn",
     "CentralUrn",
     "Marginal",

@@ -59,8 +59,8 @@ class _Moment:
     @cached_property
     def _tilts(self) -> tuple[Tensor, Tensor]:
         """To half a ball less than n, for what is drawn, and to half a ball more, for what is left."""
-        log_odds = self.log_odds.detach()
-        return log_tilt(log_odds, self.group_sizes, self.draws), log_tilt(log_odds, self.group_sizes, self.draws + 1)
+        low, high = law.tilts_around(self.log_odds, self.group_sizes, self.draws).unbind(0)
+        return low, high
 
     def log_mass(self) -> Tensor:
         """log P(S_s = n)."""

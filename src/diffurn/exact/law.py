@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
 from diffurn.exact.autograd import ClosedForm
 from diffurn.exact.binomial import bernoulli_kl, binomial_variance
@@ -20,6 +21,7 @@ from diffurn.exact.chunks import in_chunks
 from diffurn.exact.kernels import in_one_launch
 from diffurn.exact.quadrature import NODES, Quadrature
 from diffurn.exact.tilt import log_tilt, surplus
+from diffurn.exact.urn import TiltedUrn
 
 _NOISE = math.exp(-36)
 
@@ -190,8 +192,14 @@ def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
     Where the outcome is almost sure, this makes a ball too many as likely as a ball too few; the covariance, which is of the
     order of the product of the two, then has no term larger than itself.
     """
-    base = log_odds.detach()
-    return 0.5 * (log_tilt(base, group_sizes, draws) + log_tilt(base, group_sizes, draws + 1))
+    return tilts_around(log_odds, group_sizes, draws).mean(0)
+
+
+def tilts_around(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """The tilts to n - ½ and to n + ½, stacked: one call with twice as many urns takes less time than two."""
+    log_odds, group_sizes, draws = _aligned(log_odds.detach(), group_sizes, draws)
+    both = (2, *log_odds.shape)
+    return log_tilt(log_odds.expand(both), group_sizes.expand(both), torch.stack([draws, draws + 1]))
 
 
 def _centred(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, tilt: Tensor | None = None) -> Tensor:
@@ -224,11 +232,16 @@ def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _unless_determined(_evaluate(Quadrature.variance, centred, group_sizes, draws), group_sizes, draws, 1)
 
 
-def kl_divergence(log_odds: Tensor, other_log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    r"""KL(ω ‖ ω') between two urns of equal m and n, from terms no larger than needed:
+def kl_divergence(urn: TiltedUrn, other: TiltedUrn) -> Tensor:
+    r"""KL(ω ‖ ω') between two urns of equal n, from terms no larger than needed:
 
     .. math:: \sum_j [m_j \mathrm{kl}(p_j ‖ p'_j) + (μ_j - m_j p_j)(η_j - η'_j)] + \log P'(S = n) - \log P(S = n).
+
+    The group sizes agree but where one urn has emptied a group of weight zero. There p = 0, and kl(0 ‖ p') = -log(1 - p').
     """
-    shift = mean_shift(log_odds, group_sizes, draws)
-    per_group = group_sizes * bernoulli_kl(log_odds, other_log_odds) + shift * (log_odds - other_log_odds)
-    return per_group.sum(-1) + log_mass(other_log_odds, group_sizes, draws) - log_mass(log_odds, group_sizes, draws)
+    shared = torch.where(other.group_sizes > 0, urn.group_sizes, 0.0)
+    shift = torch.where(shared > 0, mean_shift(*urn), 0.0)
+    per_group = shared * bernoulli_kl(urn.log_odds, other.log_odds) + shift * (urn.log_odds - other.log_odds)
+    emptied = (other.group_sizes - urn.group_sizes).clamp(min=0) * softplus(other.log_odds, threshold=50)
+    divergence = (per_group + emptied).sum(-1) + log_mass(*other) - log_mass(*urn)
+    return torch.where(urn.draws == 0, 0.0, divergence)  # where nothing is drawn, groups that only one urn can draw do not matter

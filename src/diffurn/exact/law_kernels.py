@@ -22,7 +22,7 @@ from torch import Tensor
 from diffurn.exact.quadrature import NODES, TAIL_NATS
 from diffurn.exact.shapes import common_shape
 from diffurn.exact.shared_kernels import SERIES_FROM, deviance, log1p, probabilities, stirling_series
-from diffurn.exact.tilt import ITERATIONS, SETTLED_STEP, SMALL_STEP
+from diffurn.exact.tilt import BISECTIONS, HASTY_STEPS, NEWTON_STEPS, ROUNDING, SETTLED
 
 # Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest urn, so one warp has to do.
 TILTED = 32
@@ -35,9 +35,13 @@ OF_BINOMIALS = {"BLOCK": 256, "num_warps": 4}
 
 PADDED_NODES = triton.next_power_of_2(NODES[1])
 NATS = tl.constexpr(TAIL_NATS)
-TRUSTED_STEP = tl.constexpr(SMALL_STEP)
-SETTLED = tl.constexpr(SETTLED_STEP)
+FIRST_BISECTION = tl.constexpr(HASTY_STEPS)
+LAST_STEPS = tl.constexpr(HASTY_STEPS + BISECTIONS)
+MOST_STEPS = tl.constexpr(HASTY_STEPS + BISECTIONS + NEWTON_STEPS)
+SETTLED_SQUARED = tl.constexpr(SETTLED**2)
+ROUNDING_ERROR = tl.constexpr(ROUNDING)
 TWO_PI = tl.constexpr(2 * math.pi)
+PI_OVER_8 = tl.constexpr(math.pi / 8)
 EXP_8 = tl.constexpr(math.exp(8))
 ATAN_TERMS = tl.constexpr(12)
 
@@ -59,7 +63,22 @@ def _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS: tl.
 
 
 @triton.jit
-def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl.constexpr, TILES: tl.constexpr, STEPS: tl.constexpr):
+def _guess(log_weights, group_sizes, anchor, total, target, first, exists, groups, GROUPS: tl.constexpr, TILES: tl.constexpr):
+    """As `tilt._Equation.guess`; the spread from the mean of squares, which is good enough for a guess."""
+    centre, square = tl.zeros_like(total), tl.zeros_like(total)
+    for tile in range(TILES):
+        weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+        relative = tl.minimum(tl.maximum(weight - anchor[:, None], -99.0), 99.0)
+        centre += tl.sum(size * relative, 1)
+        square += tl.sum(size * relative * relative, 1)
+    balls = tl.maximum(total, 1.0)
+    centre = centre / balls
+    spread = tl.maximum(square / balls - centre * centre, 0.0)
+    return tl.log(target / tl.maximum(total - target, 0.5)) * tl.sqrt(1.0 + spread * PI_OVER_8) - centre
+
+
+@triton.jit
+def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl.constexpr, TILES: tl.constexpr):
     """As `tilt.log_tilt`, but that groups of equal weight are one, and that the group of the anchor is found without sorting."""
     nothing = tl.zeros_like(draws)
     total, lowest, highest = nothing, nothing + float("inf"), nothing - float("inf")
@@ -91,40 +110,52 @@ def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl
         weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
         before += tl.sum(tl.where(weight > anchor[:, None], size, 0.0), 1)
         upto += tl.sum(tl.where(weight >= anchor[:, None], size, 0.0), 1)
-    odds_of_target = tl.log(target / tl.maximum(total - target, 0.5))
-    low = tl.log(tl.maximum(target - before, 0.5) / tl.maximum(total - target, 0.5))
-    high = tl.log(target / tl.maximum(upto - target, 0.5))
-    shift = 0.5 * (low + high)
+    low = tl.log(tl.maximum(target - before, 0.5) / tl.maximum(total - target, 0.5)) - 1.0
+    high = tl.log(target / tl.maximum(upto - target, 0.5)) + 1.0
+    shift = _guess(log_weights, group_sizes, anchor, total, target, first, exists, groups, GROUPS, TILES)
+    shift = tl.minimum(tl.maximum(shift, low), high)
+
+    # Newton steps; for rows that have not settled by then bisections, and Newton steps once more.
     pending, steps = exists, 0
-    while (tl.max(pending.to(tl.int32)) > 0) & (steps < STEPS):
-        mean, variance = nothing, nothing
+    while (tl.max(pending.to(tl.int32)) > 0) & (steps < MOST_STEPS):
+        bisecting = (steps >= FIRST_BISECTION) & (steps < LAST_STEPS)
+        shift = tl.where(pending & (steps == FIRST_BISECTION), 0.5 * (low + high), shift)
+        both, left, variance, common = nothing, nothing, nothing, nothing
         for tile in range(TILES):
             weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
-            p, q = probabilities(weight - anchor[:, None] + shift[:, None])
-            mean += tl.sum(size * p, 1)
+            log_odds = weight - anchor[:, None] + shift[:, None]
+            p, q = probabilities(log_odds)
+            exceptions = size * tl.minimum(p, q)
+            both += tl.sum(exceptions, 1)
+            left += tl.sum(tl.where(log_odds > 0.0, exceptions, 0.0), 1)
             variance += tl.sum(size * p * q, 1)
-        too_low = mean < target
-        low, high = tl.where(too_low, shift, low), tl.where(too_low, high, shift)
-        share = mean / total
-        step = (tl.log(share / (1.0 - share)) - odds_of_target) * mean * (total - mean) / (total * variance)
-        trusted = ((shift - step > low) & (shift - step < high)) | (tl.abs(step) < TRUSTED_STEP)
-        shift = tl.where(trusted, shift - step, 0.5 * (low + high))
-        pending = exists & ~(tl.abs(step) < SETTLED)
+            common += tl.sum(tl.where(log_odds > 0.0, size, 0.0), 1)
+        drawn, missing, smallest = both - left, target - common, both * ROUNDING_ERROR
+        rising, falling = tl.maximum(drawn + tl.maximum(-missing, 0.0), smallest), tl.maximum(left + tl.maximum(missing, 0.0), smallest)
+        newton = tl.log(rising / falling) * both / (variance * (drawn / rising + left / falling))
+        newton = tl.where(total > 0.0, newton, 0.0)
+        excess = drawn - left - missing
+        unsettled = pending & (excess * excess > SETTLED_SQUARED * variance)
+        low, high = tl.where(bisecting & (excess < 0.0), shift, low), tl.where(bisecting & (excess >= 0.0), shift, high)
+        within = tl.minimum(tl.maximum(shift - newton, low), high)
+        shift = tl.where(unsettled, tl.where(bisecting, 0.5 * (low + high), within), tl.where(pending, shift - newton, shift))
+        pending = unsettled
         steps += 1
+    shift = tl.where(draws == draws, shift, float("nan"))
     return shift - anchor
 
 
 @triton.jit
 def _tilt_kernel(
     log_weights, group_sizes, draws, tilts, rows, groups,
-    CENTRING: tl.constexpr, STEPS: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
+    CENTRING: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     exists = row < rows
     n = tl.load(draws + row, mask=exists, other=0.0)
-    tilt = _log_tilt(log_weights, group_sizes, n, row * groups, exists, groups, GROUPS, TILES, STEPS)
+    tilt = _log_tilt(log_weights, group_sizes, n, row * groups, exists, groups, GROUPS, TILES)
     if CENTRING:
-        tilt = 0.5 * (tilt + _log_tilt(log_weights, group_sizes, n + 1.0, row * groups, exists, groups, GROUPS, TILES, STEPS))
+        tilt = 0.5 * (tilt + _log_tilt(log_weights, group_sizes, n + 1.0, row * groups, exists, groups, GROUPS, TILES))
     tl.store(tilts + row, tilt, mask=exists)
 
 
@@ -375,9 +406,7 @@ def _tilts(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, centring: bo
     tile = _tilt_tile(groups, MOST_GROUPS["tilt"], TILTED)
     if tilts.numel():
         with torch.cuda.device_of(tilts):
-            _tilt_kernel[(-(-tilts.numel() // tile["ROWS"]),)](
-                *operands, tilts, tilts.numel(), groups, CENTRING=centring, STEPS=ITERATIONS, **tile
-            )
+            _tilt_kernel[(-(-tilts.numel() // tile["ROWS"]),)](*operands, tilts, tilts.numel(), groups, CENTRING=centring, **tile)
     return tilts
 
 

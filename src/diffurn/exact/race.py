@@ -20,10 +20,8 @@ _MOST_ROUNDS = 10_000
 
 
 def draw_by_race(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """One exact draw for each row of finite log-weights ``(R, c)``; groups that cannot be drawn have size zero."""
+    """One exact draw for each row of finite log-weights ``(R, c)``, NaN where the draws are; groups that cannot be drawn have size zero."""
     rows, groups = log_weights.shape
-    if bool((draws > group_sizes.sum(-1)).any()):
-        raise RuntimeError("an urn has fewer balls with positive weight than draws")
     per_chunk = max(1, _COUNTS // groups)
     chunks = zip(log_weights.split(per_chunk), group_sizes.split(per_chunk), draws.split(per_chunk), strict=True)
     return torch.cat([_draw_rows(*chunk) for chunk in chunks]) if rows else torch.empty_like(log_weights)
@@ -37,8 +35,8 @@ def _draw_rows(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
     before, within, length = torch.zeros_like(group_sizes), group_sizes, torch.full_like(draws, torch.inf)
     for _ in range(_MOST_ROUNDS):
         needed, available = draws - before.sum(-1), within.sum(-1)
-        finished = (needed == 0) | (needed == available)
-        counts[row[finished]] = (before + within * (needed == available).unsqueeze(-1))[finished]
+        finished = (needed == 0) | (needed == available) | needed.isnan()
+        counts[row[finished]] = (before + within * (needed == available).unsqueeze(-1) + 0 * needed.unsqueeze(-1))[finished]
         pending = torch.nonzero(~finished).squeeze(-1)
         if not len(pending):
             return counts

@@ -16,15 +16,15 @@ from diffurn.exact.tilt import log_tilt, surplus
 # Proposed counts in flight at once: enough to keep the vector units busy, few enough to stay in the cache.
 _PROPOSED_COUNTS = 1 << 18
 _FEWEST_TRIES = 32
-# Acceptance is above 1/√c: for a possible urn this many rounds are never reached.
-_MOST_ROUNDS = 100_000
+# Acceptance is above 1/√c, so a round of 32 tries fails with probability below 1 - 1/√c: after 300 √c rounds, below e^-300.
+_ROUNDS_PER_ROOT = 300
 # From so many groups on, one in so many of them decides; the mass of their sum costs as much as some twenty proposals of them.
 _FEWEST_GROUPS_FOR_BLOCKS = 128
 _GROUPS_PER_DECIDING = 12
 
 
 def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """One exact draw for each row of tilted log-odds ``(R, c)``, by probabilistic divide and conquer.
+    """One exact draw for each row of tilted log-odds ``(R, c)``, by probabilistic divide and conquer; NaN where the draws are NaN.
 
     Draw X_j ~ Binomial(m_j, p_j) for every group but the widest; what is left of n falls to the widest, which accepts with its
     own probability mass relative to the largest. The acceptance rate is P(S = n) / max mass ≈ σ_widest / σ_S ≥ 1/√c, so a
@@ -119,10 +119,12 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     base = torch.where(mostly_drawn, proposed_sizes, 0.0)
     sign = torch.where(mostly_drawn, -1.0, 1.0).to(p.dtype)
 
-    counts, left_over = torch.empty_like(log_odds), torch.empty_like(draws)
-    pending = torch.arange(len(draws), device=draws.device)
+    counts, left_over = torch.full_like(log_odds, torch.nan), torch.full_like(draws, torch.nan)
+    pending = torch.nonzero(~draws.isnan()).squeeze(-1)
     capacity = max(len(draws), _FEWEST_TRIES)
-    for _ in range(_MOST_ROUNDS):
+    for _ in range(_ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)):
+        if not len(pending):
+            return counts.scatter(-1, deciding, decider.counts(left_over))
         # As rows finish, the rest try several proposals at once, so that every round is equally full.
         tries = pending.repeat(capacity // len(pending))
         proposal = base[tries] + sign[tries] * torch.binomial(proposed_sizes[tries], rarer[tries])
@@ -134,11 +136,8 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         chosen = first[rows]
         counts[rows], left_over[rows] = proposal[chosen], left[chosen]
         pending = pending[first[pending] == len(tries)]
-        if not len(pending):
-            return counts.scatter(-1, deciding, decider.counts(left_over))
-    raise RuntimeError(
-        f"no draw was accepted in {_MOST_ROUNDS} rounds: is every weight a number, and are there as many drawable balls as draws?"
-    )
+    m, n = group_sizes[pending[0]].tolist(), draws[pending[0]].item()
+    raise RuntimeError(f"no proposal was accepted for the urn m = {m}, n = {n}: its tilted log-odds must be numbers, and Σm at least n")
 
 
 def _first_of_each(rows: Tensor, positions: Tensor, number_of_rows: int, none: int) -> Tensor:

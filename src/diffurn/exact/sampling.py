@@ -14,7 +14,7 @@ from diffurn.exact.binomial import binomial_variance
 from diffurn.exact.chunks import elements_per_chunk
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.rejection import counts_proposed, draw_by_rejection
-from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
+from diffurn.exact.tilt import log_tilt
 from diffurn.exact.tracing import can_check
 from diffurn.exact.tree import Outcomes, Tree
 
@@ -67,7 +67,7 @@ def sample_from_tables(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num
         return None
     odds, sizes, totals = _as_rows(log_odds, group_sizes, draws)
     urns = _tilted_on_host(tuple(map(tuple, torch.cat([odds, sizes, totals.unsqueeze(-1)], -1).tolist())))
-    if urns.cells > min(affordable, _MOST_CELLS):
+    if not urns.cells <= min(affordable, _MOST_CELLS):  # so for NaN: an urn that is not valid has no tables
         return None
     together = groups > 1 and urns.outcomes <= min(_MOST_OUTCOMES, number / _DRAWS_PER_OUTCOME)
     as_chain = on_device is not None and groups <= _LONGEST_CHAIN
@@ -118,8 +118,9 @@ def _tilted_on_host(urns: tuple[tuple[float, ...], ...]) -> _HostUrns:
     numbers = torch.tensor(urns, dtype=torch.float64, device="cpu").reshape(len(urns), -1)
     groups = numbers.shape[-1] // 2
     log_weights, group_sizes, draws = numbers[:, :groups], numbers[:, groups:-1], numbers[:, -1]
-    tilt = log_tilt(log_weights, group_sizes, draws).unsqueeze(-1)
-    log_odds = torch.where(log_weights == -torch.inf, ZERO_WEIGHT_LOG_ODDS, log_weights + tilt)
+    never = log_weights == -torch.inf
+    group_sizes = torch.where(never, 0.0, group_sizes)
+    log_odds = torch.where(never, 0.0, log_weights + log_tilt(log_weights, group_sizes, draws).unsqueeze(-1))
     rows = zip(log_odds.tolist(), group_sizes.tolist(), draws.tolist(), strict=True)
     found = tuple(_HostUrn(tuple(odds), tuple(sizes), total) for odds, sizes, total in rows)
     return _HostUrns(found, _table_cells(log_odds, group_sizes), _most_outcomes(log_odds, group_sizes) if found else 0.0)

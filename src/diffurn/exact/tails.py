@@ -90,8 +90,8 @@ class Marginal(NamedTuple):
         upward = x + 0.5 >= self.mean
         start = torch.where(upward, x + 1, x).clamp(lowest, highest)
         summed = self.log_prob(start) + self._log_sum_from(start, upward)
-        # The bulk is on the other side, so `summed` is well below zero.
-        rest = log_complement(summed)
+        # The bulk is on the other side, so `summed` is well below zero, unless there is no other side.
+        rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
         return certain_outside(x, lowest, highest, torch.where(upward, rest, summed), torch.where(upward, summed, rest))
 
     def _log_sum_from(self, start: Tensor, upward: Tensor) -> Tensor:

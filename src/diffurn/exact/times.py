@@ -181,7 +181,7 @@ def _refined(kernel: Callable[..., tuple[Tensor, Tensor]], grids: Tensor, *opera
         return kernel(TimeGrid(*grids.unbind(-1)), _NODES[1], *operands)[0]
     result, disagreement = kernel(TimeGrid(*grids.unbind(-1)), _NODES[0], *operands)
     for number in _NODES[1:]:
-        rough = ~(disagreement <= _AGREEMENT)
+        rough = disagreement > _AGREEMENT  # not where it is NaN, which more nodes do not mend
         if not bool(rough.any()):
             break
         again, disagreement_again = kernel(TimeGrid(*grids[rough].unbind(-1)), number, *(operand[rough] for operand in operands))

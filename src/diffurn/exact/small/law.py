@@ -13,7 +13,7 @@ from diffurn.exact.kernels import can_launch
 from diffurn.exact.small.composition import Composition
 from diffurn.exact.small.constants import IMPOSSIBLE, NEVER, constant
 from diffurn.exact.small.pair import slope_of_mean
-from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
+from diffurn.exact.tilt import log_tilt
 from diffurn.exact.urn import TiltedUrn
 
 _TINY = 1e-300
@@ -43,9 +43,9 @@ class SmallUrn(NamedTuple):
 
     def as_tilted(self) -> TiltedUrn:
         never, shape = self.log_weights <= NEVER, self.log_weights.shape
-        group_sizes, draws = self.constant("balls").expand(shape), self.constant("number").expand(shape[:-1])
-        tilt = log_tilt(torch.where(never, -torch.inf, self.log_weights.detach()), group_sizes, draws)
-        return TiltedUrn(torch.where(never, ZERO_WEIGHT_LOG_ODDS, self.log_weights + tilt.unsqueeze(-1)), group_sizes, draws)
+        group_sizes, draws = torch.where(never, 0.0, self.constant("balls")), self.constant("number").expand(shape[:-1])
+        tilt = log_tilt(self.log_weights.detach(), group_sizes, draws)
+        return TiltedUrn(torch.where(never, 0.0, self.log_weights + tilt.unsqueeze(-1)), group_sizes, draws)
 
     def sample(self, number: int) -> Tensor:
         """Draws, ``(number, ..., c)``, without a gradient."""
