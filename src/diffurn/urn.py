@@ -109,7 +109,7 @@ class Urn(Distribution):
         return _versions(getattr(self, self._parameter), self.group_sizes, self.draws) == self._versions_checked
 
     def _is_valid(self) -> Tensor:
-        """Whether each urn has weights that are weights, and as many balls to draw as are drawn: shape (...), without a look at any value."""
+        """Whether each urn has weights that are weights, and as many drawable balls as draws: shape (...), without synchronisation."""
         parameter: Tensor = getattr(self, self._parameter).detach()
         valid = (parameter >= 0) & (parameter < torch.inf) if self._parameter == "weights" else parameter < torch.inf
         sizes = self.group_sizes

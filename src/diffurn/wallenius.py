@@ -9,11 +9,13 @@ from torch import Tensor
 
 from diffurn.exact import arrivals, race, wallenius, wallenius_table, wallenius_tails
 from diffurn.exact.small import Composition, one_by_one
+from diffurn.exact.tilt import holder_of
 from diffurn.exact.tracing import asks_for_derivative, can_read
 from diffurn.urn import Urn
 
-# A group whose balls are e^600 times less likely than the heaviest is drawn when all others are used up, and no sooner.
-_SMALLEST_LOG_WEIGHT = -600.0
+# Balls that are e^600 times as likely as the n-th heaviest one are all drawn, and those e^600 times less likely are not, to any digit of a
+# moment. Logarithms of probabilities may be smaller, so they take weights as they are.
+_LARGEST_LOG_WEIGHT = 600.0
 
 
 class WalleniusHypergeometric(Urn):
@@ -73,7 +75,7 @@ class WalleniusHypergeometric(Urn):
     @property
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
-        states, urns = self._states(), self._operands()
+        states, urns = self._states(), self._bounded_operands()
         return self._or_nan(arrivals.mean(*urns) if states is None else one_by_one.mean(states, *urns), event_dims=1)
 
     @property
@@ -84,7 +86,7 @@ class WalleniusHypergeometric(Urn):
     @property
     def covariance_matrix(self) -> Tensor:
         """Cov[x], shape (..., c, c); rows sum to zero."""
-        states, urns = self._states(), self._operands()
+        states, urns = self._states(), self._bounded_operands()
         covariance = arrivals.covariance(*urns) if states is None else one_by_one.covariance(states, *urns)
         return self._or_nan(torch.where(self._fixed_pairs(), 0.0, covariance), event_dims=2)
 
@@ -98,13 +100,15 @@ class WalleniusHypergeometric(Urn):
         return self._or_nan(torch.where(possible, torch.where(certain, 0.0, log_prob), -torch.inf), event_dims=1)
 
     def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return wallenius_tails.log_tails(*self._operands(), x)
+        urns = self._operands()
+        states = self._states_for_probabilities(*urns, x.numel())
+        return wallenius_tails.log_tails(*urns, x) if states is None else one_by_one.log_tails(states, *urns, x)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            urns, small = self._operands(), self._composition
+            urns, small = self._bounded_operands(), self._composition
             counts = self._sample_from_table(small, *urns, number)
             counts = self._sample_each(small, *urns, number) if counts is None else counts
             return self._or_nan(counts.reshape(shape), event_dims=1)
@@ -134,13 +138,17 @@ class WalleniusHypergeometric(Urn):
         mean = self.mean
         return self.sample(sample_shape) + (mean - mean.detach())
 
-    def _relative_log_weights(self) -> Tensor:
-        """log ω relative to the heaviest drawable group, finite; groups of weight zero have no drawable balls and get any number."""
-        parameter: Tensor = getattr(self, self._parameter).double()
-        never = self._never_drawn()
-        log_weights = torch.where(never, 0.0, torch.where(never, 1.0, parameter).log() if self._parameter == "weights" else parameter)
-        heaviest = torch.where(self._drawable() > 0, log_weights.detach(), -torch.inf).amax(-1, keepdim=True)
-        return (log_weights - torch.where(heaviest == -torch.inf, 0.0, heaviest)).clamp(_SMALLEST_LOG_WEIGHT, -_SMALLEST_LOG_WEIGHT)
-
     def _operands(self) -> tuple[Tensor, Tensor, Tensor]:
-        return self._relative_log_weights(), self._drawable().double(), self._draws_or_nan()
+        """log ω relative to the n-th heaviest ball, drawable group sizes, and n, in float64. Groups that cannot be drawn get a weight of one."""
+        parameter: Tensor = getattr(self, self._parameter).double()
+        group_sizes, draws = self._drawable().double(), self._draws_or_nan()
+        some = group_sizes > 0
+        log_weights = torch.where(some, self._as_log_weights(torch.where(some, parameter, 1.0)), 0.0)
+        holder, _, _ = holder_of(draws.clamp(min=1), torch.where(some, log_weights.detach(), -torch.inf), group_sizes)
+        relative = log_weights - torch.where(some.any(-1), holder, 0.0).unsqueeze(-1)
+        return torch.where(some, relative, 0.0), group_sizes, draws
+
+    def _bounded_operands(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for moments and draws, whose digits do not depend on weights further apart than float64 can tell."""
+        log_weights, group_sizes, draws = self._operands()
+        return log_weights.clamp(-_LARGEST_LOG_WEIGHT, _LARGEST_LOG_WEIGHT), group_sizes, draws

@@ -214,7 +214,7 @@ class _Mean(ClosedForm):
 
 
 def mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """E[X]; log ω finite, normalised to a largest value near zero."""
+    """E[X]; log ω finite."""
     sizes, open_ended = with_a_ball_left(group_sizes, draws)
     return torch.where(open_ended.unsqueeze(-1), _Mean.of(log_weights, sizes, draws), group_sizes)
 

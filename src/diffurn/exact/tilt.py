@@ -63,17 +63,10 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     total = group_sizes.sum(-1)
     target = torch.minimum(draws, total).clamp(min=1) - 0.5
 
-    # The group that holds ball number `target`, counted from the heaviest group down.
-    sorted_weights, order = log_weights.sort(dim=-1, descending=True)
-    sorted_sizes = group_sizes.gather(-1, order)
-    filled = sorted_sizes.cumsum(-1)
-    holder = (filled < target.unsqueeze(-1)).sum(-1, keepdim=True).clamp(max=log_weights.shape[-1] - 1)
-    anchor, upto, size = (values.gather(-1, holder).squeeze(-1) for values in (sorted_weights, filled, sorted_sizes))
-
+    anchor, upto, size = holder_of(target, log_weights, group_sizes)
     # Heavier groups have odds ≥ those of the holder, lighter ones ≤: two bounds on log r + anchor.
     low = ((target - upto + size).clamp(min=0.5) / (total - target).clamp(min=0.5)).log()
     high = (target / (upto - target).clamp(min=0.5)).log()
-    relative = log_weights - anchor.unsqueeze(-1)
     low, high = low - 1, high + 1  # rounding must not put a root that lies on a bound outside
     equation = _Equation(log_weights - anchor.unsqueeze(-1), group_sizes, total, target)
     if can_read(total):
@@ -85,6 +78,16 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         too_low = equation.step(middle).excess < 0
         low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
     return equation.newton(0.5 * (low + high), low, high, NEWTON_STEPS, looking=False)[0] - anchor
+
+
+def holder_of(ball: Tensor, log_weights: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Of the group that holds a ball, numbered from the heaviest group down: its log-weight, balls up to its end, and its size; all (...)."""
+    sorted_weights, order = log_weights.sort(dim=-1, descending=True)
+    sorted_sizes = group_sizes.gather(-1, order)
+    filled = sorted_sizes.cumsum(-1)
+    holder = (filled < ball.unsqueeze(-1)).sum(-1, keepdim=True).clamp(max=log_weights.shape[-1] - 1)
+    weight, upto, size = (values.gather(-1, holder).squeeze(-1) for values in (sorted_weights, filled, sorted_sizes))
+    return weight, upto, size
 
 
 class _Step(NamedTuple):

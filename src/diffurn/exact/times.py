@@ -29,6 +29,8 @@ DEPTH, DEPTH_OF_ALL_STATES = 40.0, 64.0
 _SECTIONS = 5
 _ROOT_SECTIONS, _REACH_SECTIONS = 4, 3
 _ROOT_STEPS = 14
+# The same where values can be looked at: a bisection in every third step shrinks any bracket by 2^30.
+_MOST_ROOT_STEPS = 90
 
 # The logarithm of rate × time beyond which all balls of a group have arrived, and below whose negative none has.
 _LOG_LARGEST = 700.0
@@ -43,7 +45,14 @@ def log_odds_of_arrival(log_y: Tensor) -> Tensor:
     """log(e^y - 1), the log-odds that an exponential time of rate one is below y."""
     y = arrived(log_y)
     late = y > 1
-    return torch.where(late, y + torch.log1p(-torch.exp(-torch.where(late, y, 1.0))), torch.log(torch.expm1(torch.where(late, 1.0, y))))
+    early = torch.where(late, 1.0, y)
+    return torch.where(late, y + torch.log1p(-torch.exp(-torch.where(late, y, 1.0))), log_y + torch.log(torch.expm1(early) / early))
+
+
+def log_share_arrived(log_y: Tensor) -> Tensor:
+    """log(1 - e^-y), the log-probability that an exponential time of rate one is below y."""
+    y = arrived(log_y)
+    return torch.where(log_y < -20, log_y, torch.log(-torch.expm1(-y)))
 
 
 def saturation(y: Tensor) -> Tensor:
@@ -107,7 +116,7 @@ def _root_of_decreasing(function: Callable[[Tensor], Tensor], low: Tensor, high:
     low, high = _shrunk(lambda u: function(u) > 0, low, high, _ROOT_SECTIONS)
     at_low, at_high = function(torch.stack([low, high], -1)).unbind(-1)
     root = 0.5 * (low + high)
-    for step in range(_ROOT_STEPS):
+    for step in range(_MOST_ROOT_STEPS if can_check() else _ROOT_STEPS):
         secant = high - at_high * (high - low) / (at_high - at_low)
         inside = (secant > low) & (secant < high) & (step % 3 != 2)  # False for NaN
         before, root = root, torch.where(inside, secant, 0.5 * (low + high))

@@ -21,7 +21,16 @@ from torch import Tensor
 
 from diffurn.exact.autograd import ClosedForm
 from diffurn.exact.binomial import binomial_log_pmf
-from diffurn.exact.times import TimeGrid, arrived, integrate, log_odds_of_arrival, log_trapezoid, saturation, time_grid
+from diffurn.exact.times import (
+    TimeGrid,
+    arrived,
+    integrate,
+    log_odds_of_arrival,
+    log_share_arrived,
+    log_trapezoid,
+    saturation,
+    time_grid,
+)
 
 
 @dataclass(frozen=True)
@@ -44,9 +53,12 @@ class _State:
         log_rate = torch.logsumexp(log_rates, -1)
         return cls(log_weights, group_sizes, counts, certain, log_rate, torch.exp(log_rates - log_rate.unsqueeze(-1)))
 
+    def log_times(self, u: Tensor) -> Tensor:
+        """log y_j = log ω_j + u at log times u (..., T): shape (..., T, c)."""
+        return self.log_weights.unsqueeze(-2) + u.unsqueeze(-1)
+
     def times(self, u: Tensor) -> Tensor:
-        """y_j = ω_j e^u at log times u (..., T): shape (..., T, c)."""
-        return arrived(self.log_weights.unsqueeze(-2) + u.unsqueeze(-1))
+        return arrived(self.log_times(u))
 
     def slope(self, u: Tensor) -> Tensor:
         drawn = (self.counts.unsqueeze(-2) * saturation(self.times(u))).sum(-1)
@@ -55,10 +67,11 @@ class _State:
     def log_density(self, u: Tensor, peak: Tensor) -> Tensor:
         """The logarithm of the integrand at u (..., T) less that at the peak (...), from differences instead of large terms."""
         distance = u - peak.unsqueeze(-1)
-        y, at_peak = self.times(u), self.times(peak.unsqueeze(-1))
+        log_at_peak = self.log_times(peak.unsqueeze(-1))
+        at_peak = arrived(log_at_peak)
         # log (1 - e^-y) / (1 - e^-y*): relative to y* while that is small, by subtraction where y* has long saturated.
         relative = torch.log1p((-torch.expm1(-at_peak * torch.expm1(distance).unsqueeze(-1))) / torch.expm1(at_peak.clamp(max=50.0)))
-        subtracted = torch.log(-torch.expm1(-y)) - torch.log(-torch.expm1(-at_peak))
+        subtracted = log_share_arrived(self.log_times(u)) - log_share_arrived(log_at_peak)
         gain = torch.where((distance.abs().unsqueeze(-1) < 0.5) & (at_peak < 50), relative, subtracted)
         gain = torch.where(self.counts.unsqueeze(-2) > 0, self.counts.unsqueeze(-2) * gain, 0.0).sum(-1)
         return distance + gain - torch.exp(self.log_rate + peak).unsqueeze(-1) * torch.expm1(distance)

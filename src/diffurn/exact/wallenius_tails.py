@@ -8,6 +8,7 @@ from torch import Tensor
 from diffurn.exact.arrivals import marginal_log_prob, with_a_ball_left
 from diffurn.exact.race import expected_shares
 from diffurn.exact.tails import SHORT, gram_rule, log_complement
+from diffurn.exact.tracing import can_check
 
 # What lies further out is left away, and by how much the typical variance may be too small.
 _NATS = 40.0
@@ -37,7 +38,7 @@ def log_tails(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor
         reach = 2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))  # d² / 2v + decay d = nats
         steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
     summed = torch.logsumexp(log_prob(steps) + torch.log(weights), 0)
-    rest = log_complement(summed)
+    rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
     return torch.where(upward, rest, summed), torch.where(upward, summed, rest)
 
 
@@ -50,9 +51,11 @@ def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[T
 
 
 def _rule(length: Tensor) -> tuple[Tensor, Tensor]:
-    """Steps and weights ``(SHORT, ...)`` for a sum over `length` terms."""
-    each = torch.arange(SHORT, dtype=length.dtype, device=length.device).expand(*length.shape, SHORT)
-    nodes, weights = (torch.nn.functional.pad(values, (0, SHORT - values.shape[-1])) for values in gram_rule(length.clamp(min=SHORT + 1)))
-    long = (length > SHORT).unsqueeze(-1)
-    counted = (each < length.unsqueeze(-1)).to(length.dtype)
+    """Steps and weights ``(S, ...)`` for a sum over `length` terms; S is as small as can be, up to SHORT."""
+    long = length > SHORT
+    nodes, weights = gram_rule(length.clamp(min=SHORT + 1))
+    number = int(torch.where(long, nodes.shape[-1], length).max()) if can_check() and length.numel() else SHORT
+    each = torch.arange(number, dtype=length.dtype, device=length.device).expand(*length.shape, number)
+    nodes, weights = (torch.nn.functional.pad(values, (0, number - values.shape[-1])) for values in (nodes, weights))  # or cut
+    long, counted = long.unsqueeze(-1), (each < length.unsqueeze(-1)).to(length.dtype)
     return torch.where(long, nodes, each).movedim(-1, 0), torch.where(long, weights, counted).movedim(-1, 0)

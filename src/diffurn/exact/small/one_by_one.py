@@ -162,7 +162,7 @@ class _Mean(ClosedForm):
 
 
 def mean(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """E[X]; log ω finite, normalised to a largest value near zero."""
+    """E[X]; log ω between ±600."""
     if can_check() and math.prod(log_weights.shape[:-1]) * states.held(log_weights.device) > elements_per_chunk(log_weights.device):
         return _Mean.of(log_weights, group_sizes, draws, states)
     return _mean(states, log_weights, group_sizes, draws)
@@ -177,16 +177,29 @@ def pays_for_probabilities(states: States, log_weights: Tensor, group_sizes: Ten
     """Whether so many of them are had faster from whole laws, and without underflow: a ball has at least the probability ω_j / Σωm."""
     if math.prod(log_weights.shape[:-1]) * states.work > max(_WORK_FOR_ANY, _WORK_PER_PROBABILITY * number):
         return False
-    depth = draws * (group_sizes.sum(-1).clamp(min=1).log() - log_weights.amin(-1))
+    depth = draws * (group_sizes.sum(-1).clamp(min=1).log() + log_weights.amax(-1) - log_weights.amin(-1))
     return not depth.numel() or bool(depth.max() <= _DEEPEST)
 
 
 def log_prob(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
-    """log P(x) of possible counts ``(..., c)``; log ω finite, normalised to a largest value near zero."""
+    """log P(x) of possible counts ``(..., c)``; log ω between ±600."""
     law = in_chunks(states.law, log_weights, group_sizes, draws, events=(1, 1, 0), work=states.held(log_weights.device))
     number = states.number_of(counts)
     shape = common_shape([law.shape[:-1], number.shape])
     return law.expand(*shape, -1).gather(-1, number.expand(shape).unsqueeze(-1)).squeeze(-1).log()
+
+
+def log_tails(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> tuple[Tensor, Tensor]:
+    """log P(X_j ≤ x_j) and log P(X_j > x_j) of every group: shapes (..., c)."""
+
+    def both(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
+        law, counts = states.law(log_weights, group_sizes, draws).unsqueeze(-2), states.counts(draws)
+        below = counts <= x.unsqueeze(-1)
+        return torch.stack([torch.where(side, law, 0.0).sum(-1) for side in (below, ~below)], -1)
+
+    work = states.held(log_weights.device)
+    lower, upper = in_chunks(both, log_weights, group_sizes, draws, x, events=(1, 1, 0, 1), work=work).log().unbind(-1)
+    return lower, upper
 
 
 def draw(most_draws: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
