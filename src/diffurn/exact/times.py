@@ -52,7 +52,7 @@ def log_odds_of_arrival(log_y: Tensor) -> Tensor:
 def log_share_arrived(log_y: Tensor) -> Tensor:
     """log(1 - e^-y), the log-probability that an exponential time of rate one is below y."""
     y = arrived(log_y)
-    return torch.where(log_y < -20, log_y, torch.log(-torch.expm1(-y)))
+    return torch.where(log_y < -20, log_y, torch.where(y > 1, torch.log1p(-torch.exp(-y)), torch.log(-torch.expm1(-y))))
 
 
 def saturation(y: Tensor) -> Tensor:
