@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import subprocess
 import sys
@@ -14,14 +13,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import programs
 from processes import interruptible
 
 pytest.importorskip("gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
-playwright = pytest.importorskip(
-    "playwright.sync_api", reason="driving a browser needs playwright: `make test-explore`", exc_type=ImportError
-)
-BROWSER = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-pytestmark = pytest.mark.skipif(BROWSER is None, reason="there is no chromium or google-chrome on the path")
+pytestmark = pytest.mark.needs("playwright", "chromium")
 
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "explore"  # one of them is in the documentation
 QUIET = [
@@ -49,8 +45,10 @@ def address() -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    with playwright.sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=BROWSER, args=QUIET)
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=programs.chromium(), args=QUIET)
         yield browser
         browser.close()
 
