@@ -33,7 +33,7 @@ test-slow: $(INSTALLED) ## the tests marked slow
 	@touch $@
 
 test-optional: .venv/.browser ## the tests that need R with BiasedUrn, chromium or Triton; skips name what is missing
-	$(BIN)/python -m pytest -n $(WORKERS) -m needs
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'needs and not slow'
 
 test-explore: .venv/.browser ## the interactive page in chromium; screenshots in build/explore
 	$(BIN)/python -m pytest tests/test_explore*.py

@@ -426,6 +426,7 @@ def test_every_step_compiles_in_one_graph(sizes: tuple[int, ...], name: str, dev
 
 
 @pytest.mark.slow
+@pytest.mark.needs("C++")
 @pytest.mark.parametrize(("sizes", "name"), [(s, n) for s, n in COMPILED if n in QUICK[len(s)]], ids=str)
 def test_steps_compile_to_machine_code(sizes: tuple[int, ...], name: str, device: torch.device) -> None:
     config = importlib.import_module("torch._inductor.config")
