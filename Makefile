@@ -6,7 +6,7 @@ BIN       := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-explore lint format types docs dist newcomer licences glance bench clean
+.PHONY: help demo test test-slow test-optional test-explore lint format types docs dist newcomer licences glance bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -22,18 +22,21 @@ demo: $(INSTALLED) ## learn who got a place in the Titanic's boats; figure in bu
 	$(BIN)/diffurn fit --example titanic --reference Crew --contrasts --figure build/demo/titanic.png
 
 test: lint types ## lint, types, tests, doctests and the README's code
-	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow'
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not needs'
 
 test-slow: $(INSTALLED) ## the tests marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
-# Only the tests in a browser need Playwright; the browser is the machine's own.
+# Only the tests in a browser need Playwright; the browser is the machine's own, as are R and Triton.
 .venv/.browser: $(INSTALLED)
 	$(BIN)/python -m pip install playwright --constraint constraints.txt
 	@touch $@
 
+test-optional: .venv/.browser ## the tests that need R with BiasedUrn, chromium or Triton; skips name what is missing
+	$(BIN)/python -m pytest -n $(WORKERS) -m 'needs and not slow'
+
 test-explore: .venv/.browser ## the interactive page in chromium; screenshots in build/explore
-	$(BIN)/python -m pytest tests/test_explore.py tests/test_explore_browser.py
+	$(BIN)/python -m pytest tests/test_explore*.py
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check

@@ -7,6 +7,8 @@ import pytest
 import torch
 from hypothesis import settings
 
+import programs
+
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # parallel workers must not compete for the same cores
 
@@ -18,6 +20,13 @@ settings.load_profile("repeatable")
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--device", default="cpu", help="torch device the tests run on, such as cpu or cuda (default: cpu)")
+
+
+@pytest.hookimpl(tryfirst=True)  # before the test's fixtures start the program
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    for mark in item.iter_markers("needs"):
+        if sentences := list(filter(None, map(programs.missing, mark.args))):
+            pytest.skip("; ".join(sentences))
 
 
 @pytest.fixture(scope="session")

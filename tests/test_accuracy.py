@@ -337,6 +337,7 @@ def test_values_quoted_from_biasedurn(device: torch.device) -> None:
     assert three.log_prob(counts_tensor((4, 3, 2), device)).exp().item() == pytest.approx(0.110826251049377, rel=1e-13)
 
 
+@pytest.mark.needs("BiasedUrn")
 def test_probabilities_and_means_agree_with_biasedurn(device: torch.device) -> None:
     """BiasedUrn is as exact as its own ``precision`` argument asks for, and precise means need its enumeration."""
     chosen = [urn for urn in SMALL if 2 <= urn.groups <= 6 and urn.largest_log_weight <= 10 and not oracles.is_certain(urn)]

@@ -172,7 +172,7 @@ def test_pictures_are_the_same_on_every_device(device: torch.device) -> None:
 
 # torch itself, on first use of its compiler, calls functions that it has deprecated
 @pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
-@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=pytest.mark.slow)])
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=[pytest.mark.slow, pytest.mark.needs("C++")])])
 def test_drawing_is_one_graph_without_a_look_at_values(backend: str, device: torch.device) -> None:
     factors, there = random_scenes(8, seed=70).to(device), scenes.to(device)
     torch.compiler.reset()

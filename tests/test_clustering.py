@@ -203,6 +203,7 @@ def test_networks_in_half_precision_move_as_those_in_full_precision() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.needs("C++")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of inductor's own making
 @pytest.mark.parametrize(("half", "tolerance"), [(False, 1e-4), (True, 0.3)])
 def test_a_compiled_step_is_the_same_step(half: bool, tolerance: float) -> None:

@@ -14,6 +14,7 @@ if not (torch.cuda.is_available() or INTERPRETED):
 
 from diffurn.models import convolution_kernels as kernels  # noqa: E402 (without triton there is nothing to import)
 
+pytestmark = pytest.mark.needs("triton")
 DEVICE = "cpu" if INTERPRETED else "cuda"
 DTYPES = [torch.float32] if INTERPRETED else [torch.float32, torch.bfloat16]  # the interpreter multiplies bfloat16 as if it were integers
 MODELS = 2

@@ -30,7 +30,10 @@ import triton.language as tl  # noqa: E402
 from diffurn.exact import draw_kernels as kernels  # noqa: E402
 from diffurn.exact.shared_kernels import log1p  # noqa: E402
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # the interpreter's NumPy, on what is masked afterwards
+pytestmark = [
+    pytest.mark.needs("triton"),
+    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # the interpreter's NumPy, on what is masked afterwards
+]
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 DRAWS = 10_000 if INTERPRETED else 10_000_000
 SEED = 0x0123456789ABCDEF

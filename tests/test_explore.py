@@ -17,7 +17,8 @@ from typer.testing import CliRunner
 from diffurn import WalleniusHypergeometric
 from diffurn.cli import app
 from diffurn.explore import numbers, server
-from diffurn.explore.numbers import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS, Question, Setting
+from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS
+from diffurn.explore.numbers import Question, Setting
 from oracles import outcomes
 from processes import interruptible
 
@@ -194,18 +195,19 @@ def test_wallenius_estimates_are_those_of_rsample() -> None:
         ((3, 5, 200), 5, "The size of group 3 must be a whole number from 0 to 20"),
         ((3, 5, 4), None, "The number of balls drawn must be a whole number from 1 to 60"),
         ((3, 5, 4), 0, "The number of balls drawn must be a whole number from 1 to 60"),
+        ((1,) * 6, 3, "The number of groups must be a whole number from 2 to 5"),
     ],
 )
 def test_what_no_urn_can_be_is_refused_with_a_sentence(sizes: tuple[float | None, ...], draws: float | None, sentence: str) -> None:
     with pytest.raises(ValueError, match=sentence):
-        numbers.as_setting(FISHER, draws, sizes, (0.0,) * len(sizes))
+        numbers.as_setting(FISHER, len(sizes), draws, sizes, (0.0,) * len(sizes))
 
 
 def test_weights_are_given_as_powers_of_two() -> None:
-    assert numbers.as_setting(FISHER, 5.0, (3.0, 5.0), (-1.0, 3.0)) == Setting(FISHER, (3, 5), 5, (0.5, 8.0))
+    assert numbers.as_setting(FISHER, 2.0, 5.0, (3.0, 5.0), (-1.0, 3.0)) == Setting(FISHER, (3, 5), 5, (0.5, 8.0))
     for wrong in (None, 1e6, math.nan):
         with pytest.raises(ValueError, match="log₂ ω of group 2 must be a number from -5 to 5"):
-            numbers.as_setting(FISHER, 5, (3, 5), (0.0, wrong))
+            numbers.as_setting(FISHER, 2, 5, (3, 5), (0.0, wrong))
 
 
 # The command.

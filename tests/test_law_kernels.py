@@ -31,6 +31,7 @@ from diffurn.exact.small import pair_kernels  # noqa: E402
 
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 pytestmark = [
+    pytest.mark.needs("triton"),
     pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # the interpreter's NumPy, on what is masked afterwards
     pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"),
 ]

@@ -207,6 +207,7 @@ def test_options_are_plain_json():
 
 
 @pytest.mark.slow
+@pytest.mark.needs("C++")
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of inductor's own making
 def test_a_compiled_step_is_the_same_step(tiny):
     from diffurn.experiments.pairs import _images, _source, _training

@@ -13,15 +13,15 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import programs
 import tiny_experiment as tiny
 from diffurn.cli import app
 from diffurn.experiments.records import RunDirectory
 from diffurn.experiments.report import write_report
 from diffurn.experiments.tables import Table, text
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
 runner = CliRunner()
-in_a_browser = pytest.mark.skipif(CHROMIUM is None, reason="the page is looked at with chromium, which is not installed")
+in_a_browser = pytest.mark.needs("chromium")
 
 
 class Page(HTMLParser):
@@ -184,7 +184,7 @@ MEASURE = """<script>addEventListener("load", () => parent.postMessage(JSON.stri
 def browse(page: Path, *arguments: str) -> str:
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
     alone = ["--disable-component-update", "--disable-sync", f"--user-data-dir={page.parent / 'profile'}"]
-    command = [str(CHROMIUM), *quiet, *alone, *arguments, page.as_uri()]
+    command = [str(programs.chromium()), *quiet, *alone, *arguments, page.as_uri()]
     return subprocess.run(command, check=True, capture_output=True, text=True, timeout=120).stdout
 
 

@@ -18,7 +18,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import diffurn.urn
 import oracles
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
-from diffurn.exact import TiltedUrn, small, tracing
+from diffurn.exact import TiltedUrn, kernels, small, tracing
 from diffurn.exact.conditionals import Conditional, conditional, merged
 from diffurn.exact.small import constants
 from urns import NEVER, SMALL, Urn
@@ -390,17 +390,24 @@ def test_a_captured_step_never_waits_for_the_host(sizes: Any, monkeypatch: pytes
             torch.autograd.grad(result, log_weights, torch.empty_like(result))
 
 
+def values_and_gradient(step: Callable[[Tensor], Tensor], log_weights: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+    leaf = log_weights.clone().requires_grad_()
+    torch.manual_seed(seed)
+    result = step(leaf)
+    result.backward(torch.linspace(-1, 2, result.numel(), device=result.device).reshape(result.shape))
+    assert leaf.grad is not None
+    return result.detach(), leaf.grad
+
+
 def assert_compiles(function: Callable[[Tensor], Tensor], log_weights: Tensor, backend: str) -> None:
+    """In one graph, with the draws and the gradient of the uncompiled step."""
     torch.compiler.reset()
     compiled = torch.compile(function, fullgraph=True, backend=backend)
-    found = []
-    for step in (function, compiled):
-        leaf = log_weights.clone().requires_grad_()
-        torch.manual_seed(3)
-        result = step(leaf)
-        result.backward(torch.linspace(-1, 2, result.numel(), device=result.device).reshape(result.shape))
-        found.append((result.detach(), leaf.grad))
-    torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
+    with pytest.MonkeyPatch.context() as patch:
+        # Compiled steps launch no Triton kernels; on a GPU those make other draws from the same seed.
+        patch.setattr(kernels, "has_kernels", lambda device: False)
+        expected = values_and_gradient(function, log_weights, seed=3)
+    torch.testing.assert_close(values_and_gradient(compiled, log_weights, seed=3), expected, rtol=1e-10, atol=1e-10)
 
 
 QUICK = {
@@ -422,11 +429,25 @@ def test_every_step_compiles_in_one_graph(sizes: tuple[int, ...], name: str, dev
 
 
 @pytest.mark.slow
+@pytest.mark.needs("C++")
 @pytest.mark.parametrize(("sizes", "name"), [(s, n) for s, n in COMPILED if n in QUICK[len(s)]], ids=str)
 def test_steps_compile_to_machine_code(sizes: tuple[int, ...], name: str, device: torch.device) -> None:
     config = importlib.import_module("torch._inductor.config")
     with config.patch(fallback_random=True):  # the draws of the uncompiled step
         assert_compiles(steps(sizes, 7)[name], torch.randn(8, len(sizes), device=device), "inductor")
+
+
+@pytest.mark.parametrize("sizes", [(10, 10), (4, 3, 5, 2)], ids=str)
+def test_compiled_gradients_do_not_depend_on_the_draws(sizes: tuple[int, ...], device: torch.device) -> None:
+    """The gradient of `CovarianceST` depends on the weights alone; on a GPU the uncompiled step draws by Triton kernels."""
+    torch.compiler.reset()
+    step, log_weights = steps(sizes, 7)["rsample covariance"], torch.randn(8, len(sizes), device=device)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    (draws, gradient), (others, expected) = (values_and_gradient(f, log_weights, seed) for f, seed in ((compiled, 3), (step, 4)))
+    assert not torch.equal(draws, others)
+    assert bool((draws.sum(-1) == 7).all())
+    assert bool((others.sum(-1) == 7).all())
+    torch.testing.assert_close(gradient, expected, rtol=1e-10, atol=1e-10)
 
 
 def test_a_compiled_step_may_be_given_other_draws(device: torch.device) -> None:

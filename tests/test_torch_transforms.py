@@ -124,6 +124,7 @@ def test_compiles_in_one_graph_forward_and_backward(name: str, example: Example,
 
 
 @pytest.mark.slow
+@pytest.mark.needs("C++")
 @every_distribution
 @dynamo_makes_functions
 @pytest.mark.parametrize("name", ["log_prob", "mean", "covariance product"])

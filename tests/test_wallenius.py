@@ -67,6 +67,7 @@ def test_probabilities_are_right_also_where_biasedurn_gives_zero_or_loses_digits
     assert_log_probs(ours_at(row, device).reshape(1), [row.exact], 1e-10)
 
 
+@pytest.mark.needs("BiasedUrn")
 def test_the_record_is_what_biasedurn_says_today() -> None:
     for row, (value,) in zip(RECORDED, biasedurn.evaluate(row.call for row in RECORDED), strict=True):
         if row.relative_error <= oracles.TRUSTED:

@@ -13,12 +13,12 @@ from torch import Tensor
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
 from diffurn.exact import enumerate_counts
 from diffurn.experiments.merged import merged_log_prob
+from diffurn.explore import limits
+from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS
 from diffurn.urn import Urn
 
-FISHER, WALLENIUS = "Fisher", "Wallenius"
 # The page lists all outcomes, anew for every step of a slider.
 MOST_OUTCOMES = 5_000
-MOST_GROUPS, MOST_BALLS, MOST_DRAWS, MOST_DOUBLINGS, LARGEST_SEED = 5, 20, 60, 5, 2**31
 
 
 @dataclass(frozen=True)
@@ -138,10 +138,6 @@ def total_variation(law: Tensor, other: Tensor) -> Tensor:
     return (law - other).abs().sum(0) / 2
 
 
-# What one may ask for the gradient of.
-COUNT, SQUARE, SPREAD, THRESHOLD, DIVERSITY = "count", "square", "spread", "threshold", "diversity"
-
-
 @dataclass(frozen=True)
 class Question:
     """A function f of the counts: of one group (the first is 0) or, for diversity, of all."""
@@ -236,23 +232,9 @@ def _through_the_mean(setting: Setting, question: Question, number: int, seed: i
     return {"rsample": slopes @ law.gradient(law.outcomes)}
 
 
-def number(name: str, value: Any, lowest: float, highest: float) -> float:
-    """The number that a person typed, or a sentence that says what would be one."""
-    if not isinstance(value, int | float) or not lowest <= value <= highest:
-        raise ValueError(f"{name} must be a number from {lowest:g} to {highest:g}.")
-    return value
-
-
-def whole(name: str, value: Any, lowest: int, highest: int) -> int:
-    if not isinstance(value, int | float) or not lowest <= value <= highest or value != int(value):
-        raise ValueError(f"{name} must be a whole number from {lowest:,} to {highest:,}.")
-    return int(value)
-
-
-def as_setting(law: str, draws: Any, group_sizes: Sequence[Any], log2_weights: Sequence[Any]) -> Setting:
-    """A setting from what the page's fields hold, whatever that is; ω is given as log₂ ω."""
-    sizes = tuple(whole(f"The size of group {j}", size, 0, MOST_BALLS) for j, size in enumerate(group_sizes, start=1))
-    weights = tuple(
-        2.0 ** number(f"log₂ ω of group {j}", value, -MOST_DOUBLINGS, MOST_DOUBLINGS) for j, value in enumerate(log2_weights, start=1)
-    )
-    return Setting(law, sizes, whole("The number of balls drawn", draws, 1, MOST_DRAWS), weights)
+def as_setting(law: Any, groups: Any, draws: Any, sizes: Sequence[Any], log2_weights: Sequence[Any]) -> Setting:
+    """A setting from the values of the page's fields, all of them checked; fields of groups that are not shown are not read."""
+    shown = slice(limits.GROUPS.checked(groups))
+    group_sizes = tuple(limit.checked(size) for limit, size in zip(limits.SIZES[shown], sizes[shown], strict=True))
+    weights = tuple(2.0 ** limit.checked(value) for limit, value in zip(limits.LOG2_WEIGHTS[shown], log2_weights[shown], strict=True))
+    return Setting(limits.LAW.checked(law), group_sizes, limits.DRAWS.checked(draws), weights)

@@ -9,38 +9,15 @@ from typing import Any
 
 import gradio as gr
 
-from diffurn.explore import figures, numbers
+from diffurn.explore import figures, limits, numbers
 from diffurn.explore.figures import SUBSCRIPTS
-from diffurn.explore.numbers import (
-    COUNT,
-    DIVERSITY,
-    FISHER,
-    LARGEST_SEED,
-    MOST_BALLS,
-    MOST_DOUBLINGS,
-    MOST_DRAWS,
-    MOST_GROUPS,
-    SPREAD,
-    SQUARE,
-    THRESHOLD,
-    WALLENIUS,
-    Gradient,
-    Question,
-    Setting,
-)
+from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, MOST_GROUPS, SPREAD, SQUARE, THRESHOLD, WALLENIUS
+from diffurn.explore.numbers import Gradient, Question, Setting
 
 # The paper's urn with the weights of our own examples, and groups that wait until more than three are wanted.
 GROUP_SIZES, LOG2_WEIGHTS, DRAWS, GROUPS = (3, 5, 4, 4, 4), (0.0, 1.0, -1.0, 2.0, -2.0), 5, 3
-NUMBERS, TEMPERATURES = (100, 1_000, 10_000), (0.05, 2.0)
 GRADIENTS = 400  # one-draw gradients for each estimator
 
-FUNCTIONS = {
-    "count": COUNT,
-    "squared count": SQUARE,
-    "squared distance from the mean": SPREAD,
-    "threshold": THRESHOLD,
-    "diversity": DIVERSITY,
-}
 INTRODUCTION = """
 <h1>An urn to play with</h1>
 <p>An urn holds groups of balls, and <i>n</i> of them are drawn without replacement. A ball of group <i>j</i> has importance
@@ -104,10 +81,11 @@ def build() -> gr.Blocks:
                 refusal = gr.HTML(visible=False, elem_classes="words", padding=False)
                 _words(ABOUT_DRAWS)
                 with gr.Row():
-                    number = gr.Radio(
-                        [(f"{choice:,}", choice) for choice in NUMBERS], value=1_000, label="draws to compare with", min_width=250, scale=3
+                    numbers_of_draws = [(limits.NUMBER.label(choice), choice) for choice in limits.NUMBER.choices]
+                    number = gr.Radio(numbers_of_draws, value=1_000, label="draws to compare with", min_width=250, scale=3)
+                    seed = gr.Number(
+                        0, minimum=limits.SEED.lowest, maximum=limits.SEED.highest, precision=0, label="seed", min_width=90, scale=1
                     )
-                    seed = gr.Number(0, label="seed", precision=0, minimum=0, maximum=LARGEST_SEED, min_width=90, scale=1)
                     fresh = gr.Button("Draw again", min_width=110, scale=1)
                 panels = _words("")
                 _words(ABOUT_MERGED)
@@ -122,7 +100,7 @@ def build() -> gr.Blocks:
         moved = [page.load, seed.change, *(control.input for control in urn)]
         gr.on([*moved, number.input], show_law, [*urn, number, seed], [refusal, panels, merged], **live)
         gr.on([*moved, *(control.input for control in question)], show_gradient, [*urn, *question, seed], [chart], **live)
-        fresh.click(lambda seed: (int(seed or 0) + 1) % LARGEST_SEED, seed, seed, **quiet)
+        fresh.click(_next_seed, seed, seed, **quiet)
         groups, (function, group, threshold, _) = urn[1], question
         groups.input(_visible_groups, [groups, group], [*group_rows, group], **quiet)
         function.input(_visible_choices, function, [group, threshold], **quiet)
@@ -135,25 +113,15 @@ def _words(text: str) -> gr.HTML:
 
 def _urn_controls() -> tuple[list[Any], list[Any]]:
     """Law, number of groups, draws, all group sizes, all weights; and the rows of the groups, to be shown or hidden."""
-    law = gr.Radio([FISHER, WALLENIUS], value=FISHER, label="law")
+    law = gr.Radio(list(limits.LAW.choices), value=FISHER, label="law")
     _words(LAWS)
-    groups = gr.Slider(2, MOST_GROUPS, GROUPS, step=1, label="groups", buttons=[])
-    draws = gr.Slider(1, MOST_DRAWS, DRAWS, step=1, label="n, balls drawn", buttons=[])
+    groups = _slider(limits.GROUPS, GROUPS, "groups")
+    draws = _slider(limits.DRAWS, DRAWS, "n, balls drawn")
     sizes, weights, rows = [], [], []
     for j in range(MOST_GROUPS):
         with gr.Row(visible=j < GROUPS, elem_classes=f"group-{j + 1}") as row:
-            sizes.append(gr.Slider(0, MOST_BALLS, GROUP_SIZES[j], step=1, label=f"m{SUBSCRIPTS[j]}", min_width=130, buttons=[]))
-            weights.append(
-                gr.Slider(
-                    -MOST_DOUBLINGS,
-                    MOST_DOUBLINGS,
-                    LOG2_WEIGHTS[j],
-                    step=0.1,
-                    label=f"log₂\N{NO-BREAK SPACE}ω{SUBSCRIPTS[j]}",
-                    min_width=130,
-                    buttons=[],
-                )
-            )
+            sizes.append(_slider(limits.SIZES[j], GROUP_SIZES[j], f"m{SUBSCRIPTS[j]}", min_width=130))
+            weights.append(_slider(limits.LOG2_WEIGHTS[j], LOG2_WEIGHTS[j], f"log₂\N{NO-BREAK SPACE}ω{SUBSCRIPTS[j]}", min_width=130))
         rows.append(row)
     _words('<p class="hint">m: balls of a group. log₂ ω: at 0 the importance is 1, and each step of 1 doubles it.</p>')
     return [law, groups, draws, *sizes, *weights], rows
@@ -162,36 +130,46 @@ def _urn_controls() -> tuple[list[Any], list[Any]]:
 def _question_controls() -> list[Any]:
     """Function, group, threshold, temperature."""
     with gr.Row():
-        function = gr.Dropdown(list(FUNCTIONS), value="count", label="f(x)", min_width=280, scale=2)
-        group = gr.Slider(1, GROUPS, 2, step=1, label="of group", min_width=130, buttons=[])
-        threshold = gr.Slider(1, MOST_BALLS, 3, step=1, label="threshold", min_width=130, buttons=[], visible=False)
-        temperature = gr.Slider(*TEMPERATURES, 0.5, step=0.05, label="τ", min_width=130, buttons=[])
+        function = gr.Dropdown(list(limits.FUNCTION.choices), value=COUNT, label="f(x)", min_width=280, scale=2)
+        group = _slider(limits.GROUP, 2, "of group", min_width=130, maximum=GROUPS)
+        threshold = _slider(limits.LEVEL, 3, "threshold", min_width=130, visible=False)
+        temperature = _slider(limits.TEMPERATURE, 0.5, "τ", min_width=130)
     return [function, group, threshold, temperature]
 
 
+def _slider(limit: limits.Whole | limits.Real, value: float, label: str, **options: Any) -> gr.Slider:
+    shown: dict[str, Any] = {"minimum": limit.lowest, "maximum": limit.highest, "step": limit.step, "buttons": []}
+    return gr.Slider(value=value, label=label, **(shown | options))
+
+
 def _visible_groups(groups: Any, group: Any) -> list[Any]:
-    """Rows for the groups there are, and a choice among them."""
-    groups = min(max(2, int(groups or 0)), MOST_GROUPS)
-    choice = {"maximum": groups} if (group or 0) <= groups else {"maximum": groups, "value": groups}
-    return [*(gr.update(visible=j < groups) for j in range(MOST_GROUPS)), gr.update(**choice)]
+    """Rows for the groups there are, and a choice among them; nothing changes where there is no such number of groups."""
+    try:
+        groups = limits.GROUPS.checked(groups)
+    except ValueError:
+        return [gr.skip()] * (MOST_GROUPS + 1)
+    choice = {"value": groups} if group in range(groups + 1, MOST_GROUPS + 1) else {}
+    return [*(gr.update(visible=j < groups) for j in range(MOST_GROUPS)), gr.update(maximum=groups, **choice)]
 
 
-def _visible_choices(function: str) -> list[Any]:
-    return [gr.update(visible=FUNCTIONS[function] != DIVERSITY), gr.update(visible=FUNCTIONS[function] == THRESHOLD)]
+def _visible_choices(function: Any) -> list[Any]:
+    return [gr.update(visible=function != DIVERSITY), gr.update(visible=function == THRESHOLD)]
 
 
-def _setting(law: str, groups: Any, draws: Any, *controls: Any) -> Setting:
-    groups = numbers.whole("The number of groups", groups, 2, MOST_GROUPS)
-    sizes, weights = controls[:MOST_GROUPS], controls[MOST_GROUPS:]
-    return numbers.as_setting(law, draws, sizes[:groups], weights[:groups])
+def _next_seed(seed: Any) -> int:
+    """The seed after this one; a value that is no seed is followed by the first."""
+    try:
+        return (limits.SEED.checked(seed) + 1) % limits.SEED.highest
+    except ValueError:
+        return limits.SEED.lowest
+
+
+def _setting(law: Any, groups: Any, draws: Any, *controls: Any) -> Setting:
+    return numbers.as_setting(law, groups, draws, controls[:MOST_GROUPS], controls[MOST_GROUPS:])
 
 
 def _refusal(problem: ValueError) -> str:
     return f'<p class="refusal">{html.escape(str(problem))}</p>'
-
-
-def _seed(value: Any) -> int:
-    return numbers.whole("The seed", value, 0, LARGEST_SEED)
 
 
 def show_law(*controls: Any) -> tuple[Any, str, str]:
@@ -199,7 +177,8 @@ def show_law(*controls: Any) -> tuple[Any, str, str]:
     *urn, number, seed = controls
     try:
         setting = _setting(*urn)
-        drawn = numbers.draw(setting, number, _seed(seed))
+        number = limits.NUMBER.checked(number)
+        drawn = numbers.draw(setting, number, limits.SEED.checked(seed))
     except ValueError as problem:
         return gr.update(value=_refusal(problem), visible=True), "", ""
     law = numbers.law_of(setting)
@@ -243,10 +222,9 @@ def show_gradient(*controls: Any) -> str:
         return ""  # the sentence stands above
     groups = len(setting.group_sizes)
     try:
-        chosen = numbers.whole("The group", group, 1, MOST_GROUPS)
-        question = Question(FUNCTIONS[function], min(chosen, groups) - 1, numbers.whole("The threshold", threshold, 1, MOST_BALLS))
-        temperature = numbers.number("τ", temperature, *TEMPERATURES)
-        found = numbers.gradient(setting, question, temperature, GRADIENTS, _seed(seed))
+        chosen = min(limits.GROUP.checked(group), groups)
+        question = Question(limits.FUNCTION.checked(function), chosen - 1, limits.LEVEL.checked(threshold))
+        found = numbers.gradient(setting, question, limits.TEMPERATURE.checked(temperature), GRADIENTS, limits.SEED.checked(seed))
     except ValueError as problem:
         return _refusal(problem)
     marks = [("line", "exact"), *((figures.ESTIMATORS[name], name) for name in found.estimates)]

@@ -38,10 +38,12 @@ def serve(listener: socket.socket) -> None:
     from starlette.middleware.trustedhost import TrustedHostMiddleware
 
     from diffurn.explore import page
+    from diffurn.explore.guard import Guard
 
     torch.set_num_threads(1)  # the urns are small: threads would only wait for one another
     app = FastAPI(openapi_url=None)
-    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[ADDRESS, "localhost"])  # no other site reaches it through a name of its own
+    app.add_middleware(Guard)
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[ADDRESS, "localhost"])  # DNS rebinding: names of other sites
     system = [gradio.themes.Font(name) for name in ("system-ui", "sans-serif")]
     monospaced = [gradio.themes.Font(name) for name in ("ui-monospace", "monospace")]
     app = gradio.mount_gradio_app(
@@ -58,4 +60,4 @@ def serve(listener: socket.socket) -> None:
         theme=gradio.themes.Base(font=system, font_mono=monospaced),
         css=page.CSS,
     )
-    uvicorn.Server(uvicorn.Config(app, log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listener])
+    uvicorn.Server(uvicorn.Config(app, ws="none", log_level="warning", timeout_graceful_shutdown=1)).run(sockets=[listener])
