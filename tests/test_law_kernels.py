@@ -87,20 +87,21 @@ def assert_near(ours: Tensor, theirs: Tensor, allowed: Tensor) -> None:
 def assert_as_plain(urns: list[Urn]) -> None:
     log_weights, sizes, draws = operands(urns)
     wanted = plain("log_tilt", log_weights, sizes, draws)
-    # where balls are many, the count that they aim at has rounding errors, and with it the tilt
-    rounding = 1e-10 + 1e-15 * (sizes.sum(-1) + log_weights.abs().where(log_weights > -torch.inf, 0).amax(-1))
-    assert_near(kernels.log_tilt(log_weights, sizes, draws), wanted, rounding)
-    log_odds = torch.where(log_weights == -torch.inf, tilt.ZERO_WEIGHT_LOG_ODDS, log_weights + wanted.unsqueeze(-1))
-    assert_near(kernels.centring_tilt(log_odds, sizes, draws), plain("centring_tilt", log_odds, sizes, draws), rounding)
+    never = log_weights == -torch.inf
+    log_odds, sizes = torch.where(never, 0.0, log_weights + wanted.unsqueeze(-1)), torch.where(never, 0.0, sizes)
+    # Tilts move the mean of the sum by their variance; both stop when it is right to a small part of a standard deviation.
+    spread = (sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)).sum(-1)
+    allowed = 1e-3 / spread.sqrt().clamp(min=0.5)
+    assert_near(kernels.log_tilt(log_weights, sizes, draws), wanted, allowed)
+    assert_near(kernels.centring_tilt(log_odds, sizes, draws), plain("centring_tilt", log_odds, sizes, draws), allowed)
 
     urn = log_odds, sizes, draws
     wanted = plain("log_mass", *urn)
     assert_near(kernels.log_mass(*urn), wanted, 1e-13 * wanted.abs().clamp(min=1))
     wanted = plain("mean", *urn)
     assert_near(kernels.mean(*urn), wanted, 1e-13 * wanted)
-    spread = (sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)).sum(-1, keepdim=True)
     wanted = plain("mean_shift", *urn)
-    assert_near(kernels.mean_shift(*urn), wanted, 1e-13 * (wanted.abs() + spread))
+    assert_near(kernels.mean_shift(*urn), wanted, 1e-13 * (wanted.abs() + spread.unsqueeze(-1)))
     vector = torch.randn_like(log_odds)
     for wanted, ours in (
         (plain("covariance_product", *urn, vector), kernels.covariance_product(*urn, vector)),
@@ -127,6 +128,26 @@ def test_groups_beyond_one_tile_are_counted_too(monkeypatch: pytest.MonkeyPatch)
     assert_as_plain([Urn("many", tuple(range(19)), 80, spread), Urn("gaps", (5, 0) * 9 + (2,), 30, tuple(20 * w for w in spread))])
 
 
+def test_hard_tilts_reach_half_a_ball_below_the_draws() -> None:
+    """Ties, and draws at the end of a group with much lighter ones behind it; none may be left after the steps that are made in haste."""
+    sizes = torch.tensor([[37925558.0] * 4, [1e7, 2e7, 7.0, 1e7], [445511339.0, 21.0, 2279886477.0, 930856.0]], device=DEVICE).double()
+    draws = torch.tensor([75851116.0, 30000004.0, 2280817333.0], device=DEVICE).double()
+    log_weights = torch.tensor([[0.0] * 4, [0.0, 0.0, 0.0, -50.0], [0.0, -23.4, 70.1, 23.4]], device=DEVICE).double()
+    log_odds = log_weights + kernels.log_tilt(log_weights, sizes, draws).unsqueeze(-1)
+    spread = (sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)).sum(-1)
+    assert (tilt.surplus(log_odds, sizes, draws - 0.5).abs() < 0.01 * spread.sqrt()).all()
+
+
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # the interpreter's NumPy
+@pytest.mark.parametrize("function", ["log_tilt", "log_mass", "mean", "covariance_product", "variance"])
+def test_draws_of_nan_give_nan(function: str) -> None:
+    log_odds, sizes = torch.zeros(1, 3, dtype=torch.float64, device=DEVICE), torch.full((1, 3), 4.0, dtype=torch.float64, device=DEVICE)
+    arguments = [log_odds, sizes, torch.full((1,), torch.nan, dtype=torch.float64, device=DEVICE)]
+    arguments += [log_odds + 1] if function == "covariance_product" else []
+    assert getattr(kernels, function)(*arguments).isnan().all()
+    assert plain(function, *arguments).isnan().all()
+
+
 def test_tilts_of_random_urns_reach_half_a_ball_below_the_draws() -> None:
     sizes = torch.randint(0, 50, (40, 6), device=DEVICE).double()
     sizes[:, 0] += 1
@@ -134,7 +155,7 @@ def test_tilts_of_random_urns_reach_half_a_ball_below_the_draws() -> None:
     log_weights = 30 * torch.randn(40, 6, device=DEVICE)
     log_weights[::3, 1] = log_weights[::3, 2]  # equal weights
     log_odds = log_weights + kernels.log_tilt(log_weights, sizes, draws).unsqueeze(-1)
-    torch.testing.assert_close((sizes * torch.sigmoid(log_odds)).sum(-1), draws - 0.5, rtol=0, atol=1e-6)
+    torch.testing.assert_close((sizes * torch.sigmoid(log_odds)).sum(-1), draws - 0.5, rtol=0, atol=1e-3)
 
 
 def test_shapes_broadcast() -> None:
@@ -357,7 +378,7 @@ def test_log_probabilities_have_the_value_and_gradients_of_the_plain_path(name: 
         x = counts.clone().requires_grad_()
         log_prob = fisher(urn, leaf).log_prob(x)
         found.append((log_prob.detach(), *torch.autograd.grad(log_prob.sum(), (leaf, x))))
-    torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11 + 1e-16 * urn.draws)  # a mean is only known to its rounding
+    torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11 + 1e-15 * urn.draws)  # a mean is only known to its rounding
 
 
 def test_a_log_probability_launches_a_tilt_and_two_masses(launched: list[str], monkeypatch: pytest.MonkeyPatch) -> None:

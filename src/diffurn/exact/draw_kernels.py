@@ -176,8 +176,8 @@ def _uniform(high, low):
 
 @triton.jit
 def _stirling_remainder(k, log_k, table):
-    """log Γ(k+1) - k log k + k; log k is 0 for k = 0."""
-    tabulated = tl.load(table + tl.minimum(k, TABULATED - 1.0).to(tl.int32))
+    """log Γ(k+1) - k log k + k; log k is 0 for k = 0. NaN must not become an address."""
+    tabulated = tl.load(table + tl.where(k >= 0.0, tl.minimum(k, TABULATED - 1.0), 0.0).to(tl.int32))
     return tl.where(k < TABULATED, tabulated, 0.5 * (LOG_2PI + log_k) + stirling_series(k))
 
 
@@ -304,8 +304,9 @@ def _each_kernel(
     cell = trial[:, None] * GROUPS + j[None, :]
     index = row[:, None] + cell * 0
 
-    # Calls for random words are counted on; those that decide have a cell of their own.
-    calls, tried = 0, 0
+    # Calls for random words are counted on; those that decide have a cell of their own. Draws of NaN are not waited for.
+    calls, tried, given_up = 0, 0, waiting & (total != total)
+    waiting = waiting & ~given_up
     while (tl.max(waiting.to(tl.int32)) > 0) & (tried < rounds):
         k, calls = _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_failures, table)
         proposal = tl.where(logit > 0.0, size - k, k)
@@ -320,7 +321,7 @@ def _each_kernel(
         waiting = waiting & (first == TRIES)
         tried += 1
     nothing = (tl.zeros((ROWS * TRIES, GROUPS), tl.float64) + float("nan")).to(counts.dtype.element_ty)
-    tl.store(counts + row[:, None] * groups + j[None, :], nothing, mask=(waiting & (trial == 0))[:, None] & group)
+    tl.store(counts + row[:, None] * groups + j[None, :], nothing, mask=((waiting | given_up) & (trial == 0))[:, None] & group)
 
 
 @triton.jit
@@ -354,8 +355,9 @@ def _long_kernel(
     last_odds, _log_q, last_log_expected, last_log_failures = _rarer(last_logit, last_size)
     log_peak = _log_peak(last_size, last_odds, last_log_expected, last_log_failures, table)
 
-    # All tiles of a round count their calls from the same number on, since each has cells of its own.
-    calls, tried = 0, 0
+    # All tiles of a round count their calls from the same number on, since each has cells of its own. Draws of NaN are not waited for.
+    calls, tried, given_up = 0, 0, waiting & (total != total)
+    waiting = waiting & ~given_up
     decisive = row * 0 + tl.cdiv(groups, GROUPS) * GROUPS
     while (tl.max(waiting.to(tl.int32)) > 0) & (tried < rounds):
         left, most_calls, start = total, calls, 0
@@ -379,6 +381,7 @@ def _long_kernel(
         waiting = waiting & ~accepted
         tried += 1
 
+    waiting = waiting | given_up
     if tl.max(waiting.to(tl.int32)) > 0:
         tl.debug_barrier()  # other threads may still write the last proposal
         nothing = (tl.zeros((ROWS, GROUPS), tl.float64) + float("nan")).to(counts.dtype.element_ty)

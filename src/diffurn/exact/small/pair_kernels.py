@@ -54,6 +54,8 @@ def _draw_kernel(
     column = tl.arange(0, W)[None, :]
     first, last = tl.min(tl.where(reached & (probability > 0.0), column, W), 1), tl.max(tl.where(probability > 0.0, column, 0), 1)
     own = tl.sum(tl.where(column == tl.minimum(first, last)[:, None], count, 0.0), 1)
+    total = tl.sum(probability, 1)
+    own = tl.where(total == total, own, total)  # NaN for weights that are none
     tl.store(drawn + 2 * row, own, mask=exists)
     tl.store(drawn + 2 * row + 1, tl.load(draws + urn * draws_stride, mask=exists, other=0.0) - own, mask=exists)
 
