@@ -222,4 +222,4 @@ class FisherHypergeometric(Urn):
         """
         shape, number = self._shape_of_draws(sample_shape)
         counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
-        return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], -1).to(self.dtype)
+        return counts.reshape(shape).to(self.dtype), indicators.reshape(*shape[:-1], indicators.shape[-1]).to(self.dtype)

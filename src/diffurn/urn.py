@@ -14,7 +14,7 @@ from diffurn import constraints as urn_constraints
 from diffurn import exact
 from diffurn.exact.small import composition_of, constant
 from diffurn.exact.tracing import can_check
-from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, require, require_broadcast
+from diffurn.validation import as_counts, as_float64_tensor, as_float_tensor, as_integer_tensor, require, require_broadcast
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -177,6 +177,8 @@ class Urn(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``; urns of one batch must share m and n."""
         sizes, number = self.group_sizes.reshape(-1, *self.event_shape), self.draws.reshape(-1)
+        if not len(number):
+            raise NotImplementedError("enumerate_support needs an urn, but the batch is empty")
         if not (bool((sizes == sizes[:1]).all()) and bool((number == number[:1]).all())):
             raise NotImplementedError("enumerate_support needs the same group sizes and draws in the whole batch")
         outcomes = exact.enumerate_counts(sizes[0].tolist(), int(number[0]), ENUMERATION_LIMIT)
@@ -257,7 +259,7 @@ class Urn(Distribution):
         and q = 1 (SciPy's ``ppf(0)`` is one less, which is not a possible count).
         """
         self._check_dtype_holds_draws()
-        q = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64, device=self.draws.device).detach()
+        q = as_float64_tensor("value", value, self.draws.device).detach()
         described = {"value": q.shape, "batch_shape + event_shape": self.group_sizes.shape}
         shape = require_broadcast(described, *described.values())
         if self._validate_args and can_check():

@@ -150,7 +150,7 @@ class GumbelSoftmax:
             counts = reordered(counts, inverse(permutation))
         else:
             tilted = urn.as_tilted()
-            shape, largest = tilted.log_odds.shape, int(tilted.group_sizes[..., group].max())
+            shape, largest = tilted.log_odds.shape, tilted.largest(group)
             rows = _rows(tilted, number)
             order = torch.tensor(with_first(group, shape[-1]), device=rows.draws.device).expand(len(rows.draws), -1)
             counts, steps = self._tilted_chain(_reordered(rows, order), number)

@@ -63,7 +63,7 @@ def sample_from_tables(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num
     on_device = _draw_kernels(draws.device)
     spared = _CELLS_PER_PROPOSED_COUNT * counts_proposed(groups) if on_device is None else _CELLS_PER_COUNT_OF_KERNELS * groups**1.5
     affordable = spared * number - _CELLS_PER_SPLIT * groups
-    if affordable <= 0 or not can_check():
+    if affordable <= 0 or not draws.numel() or not can_check():
         return None
     odds, sizes, totals = _as_rows(log_odds, group_sizes, draws)
     urns = _tilted_on_host(tuple(map(tuple, torch.cat([odds, sizes, totals.unsqueeze(-1)], -1).tolist())))
