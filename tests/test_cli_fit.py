@@ -423,6 +423,14 @@ def test_links_stay_links_and_devices_stay_devices(tmp_path: Path) -> None:
     assert Path("/dev/null").is_char_device()
 
 
+def test_a_figure_goes_through_a_link(tmp_path: Path) -> None:
+    link, target = tmp_path / "link.svg", tmp_path / "target.svg"
+    link.symlink_to(target)
+    assert run("fit", "--example", "titanic", "--figure", link).exit_code == 0
+    assert link.is_symlink()
+    assert b"<svg" in target.read_bytes()
+
+
 @pytest.mark.parametrize("changes", [["--draws", "0"], ["--number", "0"], ["--seed", "-1"], ["--model", "normal"]])
 def test_numbers_out_of_range_end_with_status_2(changes: list[str]) -> None:
     result = run(*SAMPLE, *changes)
