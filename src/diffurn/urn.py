@@ -13,7 +13,7 @@ from torch.distributions import Distribution, constraints
 from diffurn import constraints as urn_constraints
 from diffurn import exact
 from diffurn.exact.small import composition_of, constant
-from diffurn.exact.tracing import can_check
+from diffurn.exact.tracing import can_check, is_vmapping
 from diffurn.validation import as_counts, as_float64_tensor, as_float_tensor, as_integer_tensor, require, require_broadcast
 
 if TYPE_CHECKING:
@@ -266,8 +266,9 @@ class Urn(Distribution):
             require("value", q, (q >= 0) & (q <= 1), "a probability must be a number from 0 to 1")
         lowest, highest = (end.expand(shape) for end in self._marginal_support())
         low, high = lowest - 1, highest
+        widths = self.group_sizes if is_vmapping() else highest - lowest  # unless they are mapped, sizes can be read under vmap
         with torch.no_grad():
-            for _ in range(int((highest - lowest).max()).bit_length() if high.numel() else 0):
+            for _ in range(int(widths.max()).bit_length() if high.numel() else 0):
                 middle = torch.floor((low + high) / 2)
                 enough = self.cdf(middle) >= q
                 low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)

@@ -15,7 +15,7 @@ from diffurn.exact.chunks import elements_per_chunk
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.rejection import counts_proposed, draw_by_rejection
 from diffurn.exact.tilt import ZERO_WEIGHT_LOG_ODDS, log_tilt
-from diffurn.exact.tracing import can_check
+from diffurn.exact.tracing import can_check, reading_numbers
 from diffurn.exact.tree import Outcomes, Tree
 
 # Whether tables pay must not depend on the calls before, or seeds would not decide draws. In the time that rejection proposes one count,
@@ -50,7 +50,7 @@ def sample_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, nu
         counts: Tensor = on_device.draw_each(*urns, number, dtype)
     else:
         rows = (operand.expand(number, *operand.shape).flatten(0, 1) for operand in urns)
-        counts = draw_by_rejection(*rows).to(dtype)
+        counts = reading_numbers(draw_by_rejection, *rows).to(dtype)
     return counts.reshape(number, *log_odds.shape)
 
 
