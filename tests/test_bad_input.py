@@ -43,6 +43,14 @@ BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "nan-size": ({"group_sizes": [NAN, 5, 4]}, ("group_sizes", "(0,)", "nan", INTEGER_RULE)),
     "infinite-size": ({"group_sizes": [3, INFINITY, 4]}, ("group_sizes", "(1,)", "inf", INTEGER_RULE)),
     "size-beyond-float64-integers": ({"group_sizes": [3, 5, 2**60]}, ("group_sizes", "(2,)", str(2**60), "2^53")),
+    "1e30-balls": ({"group_sizes": [1e30, 5, 4]}, ("group_sizes", "(0,)", "is 1e+30", "must be an integer from 0 to 2^53")),
+    "10**30-balls": ({"group_sizes": [10**30, 5, 4]}, ("group_sizes", "(0,)", "is 1e+30", "2^53")),
+    "10**400-balls": ({"group_sizes": [10**400, 5, 4]}, ("group_sizes cannot be read as integers", "too large")),
+    "2**63-balls-in-a-numpy-array": ({"group_sizes": np.array([3, 2**63, 4], np.uint64)}, ("group_sizes", "(1,)", "9.22", "2^53")),
+    "10**30-balls-in-a-numpy-array": ({"group_sizes": np.array([3, 10**30, 4], object)}, ("group_sizes", "(1,)", "1e+30", "2^53")),
+    "words-for-sizes": ({"group_sizes": ["3", "5", "4"]}, ("group_sizes cannot be read as integers",)),
+    "ragged-sizes": ({"group_sizes": [[3, 5, 4], [3, 5]]}, ("group_sizes cannot be read as integers",)),
+    "no-sizes": ({"group_sizes": None}, ("group_sizes cannot be read as integers", "NoneType")),
     "negative-size-in-a-batch": ({"group_sizes": [[3, 5, 4], [3, 5, -1]]}, ("group_sizes", "(1, 2)", "-1", INTEGER_RULE)),
     "negative-size-in-a-numpy-array": ({"group_sizes": np.array([3, -5, 4])}, ("group_sizes", "(1,)", "-5", INTEGER_RULE)),
     "boolean-sizes": ({"group_sizes": [True, True, True], "draws": 1}, ("group_sizes", "bool", "must be integers")),
@@ -51,6 +59,10 @@ BAD_ARGUMENTS: dict[str, tuple[dict[str, Any], tuple[str, ...]]] = {
     "fractional-draws": ({"draws": 2.5}, ("draws", "2.5", INTEGER_RULE)),
     "nan-draws": ({"draws": NAN}, ("draws", "nan", INTEGER_RULE)),
     "infinite-draws": ({"draws": INFINITY}, ("draws", "inf", INTEGER_RULE)),
+    "1e30-draws": ({"draws": 1e30}, ("draws is 1e+30", INTEGER_RULE)),
+    "10**30-draws": ({"draws": 10**30}, ("draws is 1e+30", INTEGER_RULE)),
+    "minus-10**30-draws": ({"draws": -(10**30)}, ("draws is -1e+30", INTEGER_RULE)),
+    "no-draws": ({"draws": None}, ("draws cannot be read as integers", "NoneType")),
     "boolean-draws": ({"draws": True}, ("draws", "bool", "must be integers")),
     "complex-draws": ({"draws": 2j}, ("draws", "complex", "must be integers")),
     "fractional-draws-in-a-batch": ({"draws": [2, 2.5]}, ("draws", "(1,)", "2.5", INTEGER_RULE)),
@@ -96,6 +108,22 @@ def test_the_message_names_the_argument_the_value_and_the_rule_for(case: str, de
     with pytest.raises(ValueError, match=r"\w") as error:
         build(device, **changed)
     assert_says(error, *pieces)
+
+
+@pytest.mark.parametrize("sizes", [[2.0**24 + 1, 5], np.array([2**24 + 1, 5], np.uint64), np.array([2**24 + 1, 5], object)], ids=repr)
+def test_sizes_are_not_rounded_to_single_precision(sizes: Any) -> None:
+    assert FisherHypergeometric(sizes, 3, weights=[1.0, 2.0]).group_sizes.tolist() == [2**24 + 1, 5]
+
+
+def test_values_are_not_rounded_to_single_precision() -> None:
+    urn = FisherHypergeometric([2**25, 5], 2**24 + 2, weights=torch.ones(2, dtype=torch.float64))
+    assert urn.log_prob([2.0**24 + 1, 1.0]).item() == urn.log_prob([2**24 + 1, 1]).item()
+
+
+def test_huge_integers_are_weights_of_the_default_dtype() -> None:
+    assert FisherHypergeometric([3, 5], 3, weights=[10**30, 10**30]).weights.tolist() == torch.full((2,), 1e30).tolist()
+    with pytest.raises(ValueError, match="weights cannot be read as real numbers"):
+        FisherHypergeometric([3, 5], 3, weights=["1", "2"])
 
 
 def test_neither_weights_nor_log_weights_is_an_error() -> None:

@@ -6,6 +6,7 @@ import csv
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -41,10 +42,10 @@ def assert_refused(result: Result, *words: str) -> None:
         assert word in result.stderr
 
 
-def fit_as_json(*arguments: object, stdin: str | None = None) -> dict[str, object]:
+def fit_as_json(*arguments: object, stdin: str | None = None) -> dict[str, Any]:
     result = run("fit", *arguments, "--json", stdin=stdin)
     assert result.exit_code == 0, result.output
-    record: dict[str, object] = json.loads(result.stdout)
+    record: dict[str, Any] = json.loads(result.stdout)
     return record
 
 
@@ -112,6 +113,24 @@ def test_covariates_show_their_coefficients(tmp_path: Path) -> None:
         "available": [47.0, 57.0],
         "central_expected": pytest.approx([13 * 15 / 34 + 14 * 16 / 35 + 13 * 16 / 35, 13 * 19 / 34 + 14 * 19 / 35 + 13 * 19 / 35]),
     }
+
+
+DATED = "date_a,date_b,date_c,m_a,x_a,m_b,x_b,m_c,x_c\n" + "".join(
+    f"20240115,20240117,20240118,5,{a},9,{b},7,{c}\n" for a, b, c in ((3, 2, 1), (2, 3, 4), (1, 2, 5))
+)
+
+
+def test_covariates_that_are_dates_keep_all_their_digits(tmp_path: Path) -> None:
+    (dated,) = fit_as_json(write(tmp_path / "dated.csv", DATED), "--covariate", "date")["coefficients"]
+    (moved,) = fit_as_json(write(tmp_path / "moved.csv", DATED.replace("202401", "")), "--covariate", "date")["coefficients"]
+    assert dated.pop("name") == moved.pop("name") == "date"
+    assert dated == pytest.approx(moved, rel=1e-9)
+    assert dated["estimate"] == pytest.approx(0.0679057462, abs=1e-9)  # by an independent maximisation over all outcomes
+
+
+def test_dates_of_rows_are_refused_with_a_way_out(tmp_path: Path) -> None:
+    path = write(tmp_path / "dated.csv", "date,m_a,x_a,m_b,x_b\n20240115,15,6,19,7\n20240117,16,9,19,5\n20240118,16,9,19,4\n")
+    assert_refused(run("fit", path, "--covariate", "date"), "'b:date' is, up to rounding, a linear combination", "subtract a typical one")
 
 
 # --- JSON equals the library
@@ -402,6 +421,14 @@ def test_links_stay_links_and_devices_stay_devices(tmp_path: Path) -> None:
     assert link.is_symlink()
     assert len(target.read_text(encoding="utf-8").splitlines()) == 6
     assert Path("/dev/null").is_char_device()
+
+
+def test_a_figure_goes_through_a_link(tmp_path: Path) -> None:
+    link, target = tmp_path / "link.svg", tmp_path / "target.svg"
+    link.symlink_to(target)
+    assert run("fit", "--example", "titanic", "--figure", link).exit_code == 0
+    assert link.is_symlink()
+    assert b"<svg" in target.read_bytes()
 
 
 @pytest.mark.parametrize("changes", [["--draws", "0"], ["--number", "0"], ["--seed", "-1"], ["--model", "normal"]])

@@ -412,3 +412,14 @@ def test_a_recorded_graph_draws_anew_each_time() -> None:
     graph.replay()
     assert not torch.equal(first, counts)
     assert_possible(counts[:, 0].cpu(), by_name("titanic"))
+
+
+@pytest.mark.skipif(INTERPRETED, reason="the interpreter reads addresses, which tensors under vmap do not have")
+@pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
+def test_draws_under_vmap_follow_the_law_of_each_urn() -> None:
+    weights = torch.tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 0.5]], dtype=torch.float64, device=DEVICE)
+    counts = torch.func.vmap(lambda w: FisherHypergeometric([200] * 3, 100, weights=w).sample((100_000,)), randomness="different")(weights)
+    urns = FisherHypergeometric([200] * 3, 100, weights=weights)
+    assert bool((counts.sum(-1) == 100).all())
+    error = (counts.mean(1) - urns.mean) / (urns.variance / 100_000).sqrt()
+    assert error.abs().max().item() < 6

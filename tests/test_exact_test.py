@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import cache
+from typing import Any
 
 import numpy as np
 import pytest
@@ -206,6 +207,18 @@ def test_batches_of_tables_and_odds_broadcast(device: torch.device) -> None:
     assert test.p_value.shape == test.odds_ratio.shape == test.confidence_interval().low.shape == (3, 4)
     torch.testing.assert_close(test.p_value[2, 1], exact_test(table[1], 2.0).p_value, rtol=1e-12, atol=0)
     assert exact_test(torch.zeros(0, 2, 2)).p_value.shape == (0,)
+
+
+@pytest.mark.parametrize("odds", [0.1, [0.1], np.float64(0.1)], ids=repr)
+def test_odds_of_python_are_not_rounded_to_single_precision(odds: Any) -> None:
+    # X is 0, 1 or 2 with probabilities 1, 4ω, ω² out of their sum: P(X ≥ 1) = (4ω + ω²) / (1 + 4ω + ω²) for ω = 0.1
+    p_value = exact_test([[1, 1], [1, 1]], odds, alternative="greater").p_value.item()
+    assert p_value == pytest.approx(0.41 / 1.41, rel=1e-12)
+
+
+def test_counts_of_python_are_not_rounded_to_single_precision() -> None:
+    floats, integers = (exact_test([[kind(2**24 + 1), kind(3)], [kind(5), kind(2)]]).table for kind in (float, int))
+    assert floats.tolist() == integers.tolist() == [[16777217.0, 3.0], [5.0, 2.0]]
 
 
 def test_bad_arguments_are_named() -> None:

@@ -384,7 +384,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "model": ({"model": "polya"}, r"model is 'polya', but must be one of 'fisher', 'wallenius'"),
     "penalty": ({"penalty": "lasso"}, r"penalty is 'lasso', but must be one of None, 'ridge', 'firth'"),
     "ridge": ({"penalty": "ridge", "ridge": 0}, r"ridge is 0, but must be a finite number above 0"),
-    "negative-frequency": ({"frequencies": [1, -2]}, r"frequencies in row 1 is -2, but a frequency must be an integer ≥ 0"),
+    "negative-frequency": ({"frequencies": [1, -2]}, r"frequencies in row 1 is -2, but a frequency must be an integer from 0 to 2\^53"),
     "frequency-shape": ({"frequencies": [1, 2, 3]}, r"frequencies"),
     "no-frequency": ({"frequencies": [0, 0]}, r"frequencies are all zero"),
     "names-of-groups": ({"groups": ["a", "b"]}, r"groups has 2 names, but counts and group_sizes have 3 groups"),

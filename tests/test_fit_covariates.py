@@ -135,6 +135,65 @@ def test_a_batch_of_data_sets_with_features_gives_what_each_gives_alone() -> Non
         assert_close(getattr(batch[1, 0], name), getattr(alone, name), 1e-9)
 
 
+# --- precision --------------------------------------------------------------------------------------------------------------------------
+
+DATES = [[20240115], [20240117], [20240118]]
+DATED = ([[3, 2, 1], [2, 3, 4], [1, 2, 5]], [[5, 9, 7]] * 3)
+CONTAINERS: dict[str, Any] = {
+    "list": DATES,
+    "list-of-floats": [[float(date) for date in row] for row in DATES],
+    "array-of-int64": np.array(DATES),
+    "array-of-int32": np.array(DATES, dtype=np.int32),
+    "array-of-objects": np.array(DATES, dtype=object),
+    "tensor-of-integers": torch.tensor(DATES),
+    "tensor-of-float64": torch.tensor(DATES, dtype=torch.float64),
+    "data-frame": pd.DataFrame(DATES, columns=["date"]),
+    "data-frame-of-nullable-integers": pd.DataFrame(DATES, columns=["date"], dtype="Int64"),
+}
+
+
+@pytest.mark.parametrize("container", CONTAINERS)
+def test_dates_are_not_rounded_whatever_holds_them(container: str) -> None:
+    counts, sizes = DATED
+    features = np.broadcast_to(np.array(DATES, dtype=float) - 20240117, (3, 3, 1))
+    beta, value = oracle.maximum(oracle.log_likelihood(counts, sizes, features), np.zeros(1))
+    result = fit(counts, sizes, covariates=CONTAINERS[container])
+    assert_close(result.coefficients, beta, 1e-7)
+    assert_close(result.standard_errors, oracle.information(counts, sizes, features, beta)[0] ** -0.5, 1e-7)
+    assert_close(result.log_likelihood, value, 1e-10)
+    assert bool(result.converged)
+    expected = oracle.moments(sizes[0], 6, features[0] @ beta)[0]
+    assert_close(result.predict(sizes[0], 6, CONTAINERS[container]), expected, 1e-6)
+
+
+@pytest.mark.parametrize("offset", [2e7, 1.7e12])
+@pytest.mark.parametrize(("model", "penalty"), [("fisher", None), ("fisher", "ridge"), ("fisher", "firth"), ("wallenius", None)])
+def test_an_offset_of_a_whole_row_changes_nothing(model: str, penalty: str | None, offset: float) -> None:
+    random = np.random.default_rng(11)
+    features = np.round(random.standard_normal((4, 3, 2)), 1)
+    features = np.ldexp(np.round(np.ldexp(features, 8)), -8)  # such that adding an offset is exact
+    plain, moved = (
+        fit(oracle.COUNTS, oracle.SIZES, covariates=z, model=model, penalty=penalty, interval="profile")
+        for z in (features, features + offset * np.arange(1, 5)[:, None, None])
+    )
+    for name in ("coefficients", "covariance", "lower", "upper", "log_likelihood", "expected"):
+        assert_close(getattr(moved, name), getattr(plain, name), 1e-9)
+
+
+def test_separation_is_seen_beside_a_large_offset() -> None:
+    features = np.array([[[1.0], [0.0]], [[0.5], [2.0]], [[3.0], [2.5]]]) + 1e9
+    assert_close(fit([[1, 0], [0, 1], [1, 0]], [[1, 1]] * 3, covariates=features).coefficients, [INF], 0)
+
+
+@pytest.mark.parametrize("placeholder", [0.0, -999.0, 1e300])
+def test_features_of_absent_groups_do_not_matter(placeholder: float) -> None:
+    features = np.array([[[1.0], [2.0], [placeholder]], [[3.0], [1.0], [placeholder]], [[1.0], [1.5], [placeholder]]])
+    result = fit([[1, 2, 0], [3, 1, 0], [2, 2, 0]], [[4, 5, 0]] * 3, covariates=features)
+    without = fit([[1, 2], [3, 1], [2, 2]], [[4, 5]] * 3, covariates=features[:, :2])
+    assert_close(result.coefficients, without.coefficients, 1e-12)
+    assert_close(result.log_likelihood, without.log_likelihood, 1e-12)
+
+
 # --- separation -------------------------------------------------------------------------------------------------------------------------
 
 
@@ -232,8 +291,16 @@ def test_an_estimate_is_finite_exactly_where_linear_programming_finds_no_separat
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "constant": ({"covariates": np.ones((3, 1)), "names": ["one"]}, "column 'one' has one value for all groups of a row"),
     "constant-in-rows": ({"covariates": np.broadcast_to(np.arange(2.0)[:, None, None], (2, 3, 1))}, "column 'z1' has one value"),
-    "collinear": ({"covariates": [[1.0, 2.0], [0.0, 0.0], [2.0, 4.0]]}, "column 'z2' is a linear combination"),
-    "collinear-given-the-row": ({"covariates": [[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]]}, "column 'z3' is a linear combination"),
+    "collinear": ({"covariates": [[1.0, 2.0], [0.0, 0.0], [2.0, 4.0]]}, "column 'z2' is, up to rounding, a linear"),
+    "collinear-given-the-row": (
+        {"covariates": [[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]]},
+        "column 'z3' is, up to rounding, a linear",
+    ),
+    "collinear-but-for-an-offset": (
+        {"covariates": interactions([[20240115], [20240117]], ["a", "b", "c"])[0]},
+        "column 'z2' is, up to rounding, .* subtract a typical one from all",
+    ),
+    "words": ({"covariates": [["young"], ["old"], ["old"]]}, "covariates cannot be read as real numbers"),
     "shape": ({"covariates": np.ones((4, 1))}, r"covariates has shape \(4, 1\), but must be"),
     "rows": ({"covariates": np.ones((5, 3, 1))}, r"covariates has shape \(5, 3, 1\), but must be"),
     "features-of-rows": ({"covariates": np.ones((2, 1))}, "go through diffurn.inference.interactions"),

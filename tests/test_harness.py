@@ -90,11 +90,11 @@ def refused(*arguments: str | Path) -> str:
 
 def test_a_run_leaves_options_environment_records_tables_and_figures(uninterrupted: Path) -> None:
     directory = RunDirectory(uninterrupted)
-    assert directory.settings()["options"]["sizes"] == [3, 1000]
-    assert directory.settings()["units"] == ["fast0", "fast1", "fast2", "slow", "steps0", "steps1"]
+    assert directory.settings().options["sizes"] == [3, 1000]
+    assert directory.settings().units == ["fast0", "fast1", "fast2", "slow", "steps0", "steps1"]
     [place] = directory.environments()
     assert {"diffurn", "torch", "python", "device"} <= place.keys()
-    assert list(directory.records()) == directory.settings()["units"]
+    assert list(directory.records()) == directory.settings().units
     assert directory.timings().keys() == directory.records().keys()
     assert [table.title for table in harness.read_tables(uninterrupted)] == ["Values <found>"]
     assert (uninterrupted / "figures" / "values.png").read_bytes().startswith(b"\x89PNG")
@@ -325,7 +325,7 @@ def rewrite(path: Path, **changes: object) -> None:
         (lambda out: rewrite(out / "records" / "slow.json", format=99), [], "slow.json was written by a newer diffurn (format 99"),
         (lambda out: (out / "options.json").write_text("{"), [], "options.json is damaged"),
         (lambda out: (out / "options.json").write_text("{}"), [], "options.json is not a file of a diffurn run"),
-        (lambda out: (out / "options.json").write_text('{"format": 1}'), [], "lacks the experiment"),
+        (lambda out: (out / "options.json").write_text('{"format": 1}'), [], "options.json is damaged: it has no 'experiment'"),
         (lambda out: (out / "options.json").unlink(), [], "is neither empty nor a run directory"),
         (lambda out: None, ["--device", "cuda:77"], "torch sees no CUDA device" if not torch.cuda.is_available() else "cannot be used"),
     ],
@@ -473,7 +473,7 @@ def test_reproduce_prints_tables_and_says_where_everything_is(tmp_path: Path) ->
     assert "fast2" not in result.stdout
     assert str(tmp_path / "new" / "run") in result.stdout
     assert "values.png" in result.stdout
-    assert RunDirectory(tmp_path / "new" / "run").settings()["options"]["steps"] == 10
+    assert RunDirectory(tmp_path / "new" / "run").settings().options["steps"] == 10
 
 
 @pytest.mark.usefixtures("tiny_on_the_command_line")
@@ -490,7 +490,7 @@ def test_all_runs_every_experiment_in_a_folder_of_its_own(tmp_path: Path, monkey
     monkeypatch.chdir(tmp_path)
     result = runner.invoke(app, ["reproduce", "all", "--quick", "--set", "steps=3"])
     assert result.exit_code == 0, result.output
-    assert RunDirectory(tmp_path / "runs" / "tiny").settings()["options"]["steps"] == 3
+    assert RunDirectory(tmp_path / "runs" / "tiny").settings().options["steps"] == 3
     assert "there is no option 'stairs'" in refused("all", "--set", "stairs=3")
 
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +19,7 @@ from diffurn.__main__ import main
 from diffurn.cli import app
 from diffurn.experiments import engines, gradients
 from diffurn.experiments.environment import usable_device
+from processes import interruptible
 
 runner = CliRunner()
 
@@ -81,6 +85,58 @@ def test_a_package_that_a_command_needs_later_is_named(
         main()
     assert ended.value.code == 2
     assert "this command needs jinja2: pip install 'diffurn[experiments]'" in capsys.readouterr().err
+
+
+STARTS = {
+    # how the command is started: as a module, and by the script that installers write
+    "module": ["-m", "diffurn"],
+    "script": ["{folder}/diffurn"],
+}
+
+
+@pytest.mark.parametrize("start", STARTS)
+@pytest.mark.parametrize("seconds", [0.0, 0.2, 0.5, 1.0, 2.0, 4.0])
+def test_ctrl_c_ends_a_command_quietly_at_any_moment(start: str, seconds: float, tmp_path: Path) -> None:
+    # says when torch begins to load: before that, it is Python that starts
+    (tmp_path / "sitecustomize.py").write_text(
+        "import sys\n"
+        "class Watch:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name == 'torch':\n"
+        "            print('loading', flush=True)\n"
+        "sys.meta_path.insert(0, Watch())\n"
+    )
+    (tmp_path / "diffurn").write_text("import sys\nfrom diffurn.__main__ import main\nsys.exit(main())\n")
+    path = os.pathsep.join([str(tmp_path), str(Path(diffurn.__file__).parents[1])])
+    command = [sys.executable, *(part.format(folder=tmp_path) for part in STARTS[start])]
+    endless = [
+        "sample",
+        "--group-sizes",
+        "30,50,40",
+        "--draws",
+        "50",
+        "--weights",
+        "1,2,0.5",
+        "--number",
+        str(10**12),
+        "--out",
+        "/dev/null",
+    ]
+    with interruptible(
+        [*command, *endless], {**os.environ, "PYTHONPATH": path}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "loading\n"
+        time.sleep(seconds)
+        process.send_signal(signal.SIGINT)
+        output, errors = process.communicate(timeout=60)
+    assert (process.returncode, output, errors) == (130, "", "")
+
+
+def test_ctrl_c_while_another_program_loads_the_package_is_its_own() -> None:
+    code = "import signal, diffurn; print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
+    with interruptible([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+        assert process.communicate(timeout=60)[0] == "True\n"
 
 
 def refused(*arguments: str) -> str:

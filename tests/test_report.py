@@ -144,6 +144,32 @@ def test_a_run_that_cannot_be_read_is_refused_and_the_last_report_stays(
     assert (tmp_path / "report.html").read_text() == "the last one"
 
 
+def test_links_stay_links_and_devices_stay_devices(finished: Path, tmp_path: Path) -> None:
+    target = tmp_path / "elsewhere" / "target.html"
+    target.parent.mkdir()
+    target.write_text("the last one")
+    target.chmod(0o640)
+    chain = [tmp_path / "first.html", tmp_path / "second.html", tmp_path / "dangling.html"]
+    for link, destination in zip(chain, (target, chain[0], tmp_path / "elsewhere" / "new.html"), strict=True):
+        link.symlink_to(destination)
+    for out in (chain[1], chain[2], Path("/dev/null")):
+        result = runner.invoke(app, ["report", str(finished), "--out", str(out)])
+        assert result.exit_code == 0, result.output
+    assert all(link.is_symlink() for link in chain)
+    assert Path("/dev/null").is_char_device()
+    assert "6 of 6 units" in target.read_text(encoding="utf-8")
+    assert target.stat().st_mode & 0o777 == 0o640
+    assert sorted(path.name for path in target.parent.iterdir()) == ["new.html", "target.html"]
+
+
+def test_a_link_to_itself_is_refused(finished: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop.html").symlink_to("loop.html")
+    result = runner.invoke(app, ["report", str(finished), "--out", str(tmp_path / "loop.html")])
+    assert result.exit_code == 2, result.output
+    assert "symbolic links" in result.stderr
+    assert (tmp_path / "loop.html").is_symlink()
+
+
 def test_a_place_that_cannot_be_written_is_refused(finished: Path, tmp_path: Path) -> None:
     for out in (tmp_path, tmp_path / "no" / "report.html"):
         result = runner.invoke(app, ["report", str(finished), "--out", str(out)])
@@ -195,7 +221,7 @@ def wide_report(finished: Path, tmp_path: Path) -> Path:
     shutil.copytree(finished, run)
     columns = ["a rather long description of the row", *(f"column {number}" for number in range(30))]
     rows = [["word" * 30, *range(30)], ["many words " * 20, *range(30)]]
-    content = {"format": 1, "tables": [Table("title" * 40, columns, rows, ["note" * 100]).as_json()]}
+    content = {"format": 1, "about": "", "tables": [Table("title" * 40, columns, rows, ["note" * 100]).as_json()]}
     (run / "tables.json").write_text(json.dumps(content))
     settings = json.loads((run / "options.json").read_text())
     settings["options"]["name"] = "long" * 100

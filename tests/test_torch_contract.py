@@ -151,14 +151,46 @@ def test_an_expanded_urn_sends_gradients_to_the_same_weights(parameter: str, exa
     assert_same(together, 5 * alone)
 
 
-@every_distribution
-def test_an_empty_batch_has_empty_results(example: Example, device: torch.device) -> None:
-    urn = example.build(torch.zeros(0, 3, device=device))
+EMPTY: dict[str, Callable[[list[int]], tuple[Any, Any, tuple[int, ...]]]] = {
+    # group_sizes, draws and the shape of the log-weights, from the group sizes of an urn
+    "weights": lambda sizes: (sizes, DRAWS, (0, 3)),
+    "draws": lambda sizes: (sizes, torch.zeros(0, dtype=torch.int64), (3,)),
+    "list-of-draws": lambda sizes: (sizes, [], (3,)),
+    "sizes": lambda sizes: (torch.zeros(0, 3, dtype=torch.int64), DRAWS, (3,)),
+    "all": lambda sizes: (torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (0, 3)),
+    "weights-beside-one-number-of-draws": lambda sizes: (sizes, [DRAWS], (0, 3)),
+}
+
+
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("empty", EMPTY)
+def test_an_empty_batch_has_empty_results(empty: str, large: bool, device: torch.device) -> None:
+    sizes, draws, shape = EMPTY[empty]([100_000 * m for m in SIZES] if large else SIZES)
+    log_weights = torch.zeros(shape, device=device, requires_grad=True)
+    urn = FisherHypergeometric(sizes, draws, log_weights=log_weights)
     assert urn.batch_shape == (0,)
     assert {name: tuple(result.shape) for name, result in results(urn).items()} == {
         name: (0, *event) for name, event in EVENT_SHAPES.items()
     }
-    assert urn.sample((2,)).shape == (2, 0, 3)
+    for number in (2, 50_000):
+        assert urn.sample((number,)).shape == urn.rsample((number,)).shape == (number, 0, 3)
+    for name in ("cdf", "sf", "log_cdf", "log_sf", "icdf"):
+        assert getattr(urn, name)(torch.ones(3, device=device)).shape == (0, 3)
+    urn.rsample((2,)).sum().backward()
+    assert log_weights.grad.tolist() == torch.zeros(shape).tolist()
+    with pytest.raises(NotImplementedError, match="the batch is empty"):
+        urn.enumerate_support()
+
+
+@pytest.mark.parametrize("estimator", [diffurn.CovarianceST(), diffurn.GumbelSoftmax()], ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize("empty", EMPTY)
+def test_rank_indicators_of_an_empty_batch_are_empty(empty: str, estimator: Any, device: torch.device) -> None:
+    sizes, draws, shape = EMPTY[empty](SIZES)
+    counts, indicators = FisherHypergeometric(
+        sizes, draws, log_weights=torch.zeros(shape, device=device), estimator=estimator
+    ).rank_indicators(1, (2,))
+    assert counts.shape == (2, 0, 3)
+    assert indicators.shape[:-1] == (2, 0)
 
 
 @every_distribution

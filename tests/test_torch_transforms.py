@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor
-from torch.func import hessian, jacfwd, jacrev, vmap
+from torch.func import grad, hessian, jacfwd, jacrev, vmap
 
+from diffurn import FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
 from diffurn.exact import covariance_product
 from test_torch_contract import COUNTS, DRAWS, LOG_WEIGHTS, SIZES, Example, assert_same, every_distribution
 
@@ -78,6 +79,56 @@ def test_hessians_over_a_batch_equal_those_of_its_rows(name: str, example: Examp
     log_weights = torch.randn(2, 3, device=device)
     batched = vmap(hessian(function))(log_weights)
     assert_same(batched, torch.stack([jacrev(jacrev(function))(row) for row in log_weights]), 1e-10)
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# Draws and quantiles under vmap
+# --------------------------------------------------------------------------------------------------------------------------------
+
+LARGE: dict[str, Callable[[Tensor], Any]] = {
+    "fisher": lambda weights: FisherHypergeometric([200] * 3, 100, weights=weights),
+    "fisher-with-gumbels": lambda weights: FisherHypergeometric([200] * 3, 100, weights=weights, estimator=GumbelSoftmax()),
+    "wallenius": lambda weights: WalleniusHypergeometric([200] * 3, 100, weights=weights),
+}
+
+
+@pytest.mark.parametrize("randomness", ["different", "same", "error"])
+@pytest.mark.parametrize("urn", LARGE)
+def test_draws_of_large_urns_under_vmap_say_what_to_do_instead(urn: str, randomness: str) -> None:
+    # on the CPU: on CUDA devices the kernel for Fisher's law can be vmapped
+    with pytest.raises(NotImplementedError, match=r"cannot be vmapped .*; make one urn with a batch of weights and draw from it instead"):
+        vmap(lambda weights: LARGE[urn](weights).rsample(), randomness=randomness)(torch.rand(4, 3))
+    assert LARGE[urn](torch.rand(4, 3)).rsample().sum(-1).round().tolist() == [100.0] * 4
+
+
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+def test_draws_of_urns_with_mapped_sizes_say_what_to_do_instead(law: Any) -> None:
+    with pytest.raises(NotImplementedError, match="draws of urns whose sizes are tensors cannot be vmapped"):
+        vmap(lambda sizes: law(sizes, 4, weights=torch.ones(3)).sample(), randomness="different")(torch.full((4, 3), 3))
+
+
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+def test_draws_that_vmap_shares_and_draws_of_small_urns_are_made(law: Any, device: torch.device) -> None:
+    weights = torch.rand(4, 3, device=device) + 0.1
+    shared = vmap(lambda w: law([200] * 3, 100, weights=torch.ones(3, device=device)).sample() + 0 * w, randomness="same")(weights)
+    assert_same(shared, shared[:1].expand(4, 3))
+    assert shared[0].sum().item() == 100
+    small = vmap(lambda w: law(SIZES, DRAWS, weights=w).sample((50,)), randomness="different")(weights)
+    assert small.sum(-1).tolist() == [[DRAWS] * 50] * 4
+
+
+@pytest.mark.parametrize("urn", ["fisher", "wallenius"])
+def test_gradients_through_draws_of_large_urns_can_be_transformed(urn: str, device: torch.device) -> None:
+    weights, direction = torch.rand(3, device=device) + 0.1, torch.tensor([0.0, 1.0, 2.0], device=device)
+    found = grad(lambda weights: (direction * LARGE[urn](weights).rsample()).sum())(weights)
+    leaf = weights.clone().requires_grad_()
+    (expected,) = torch.autograd.grad((direction * LARGE[urn](leaf).mean).sum(), leaf)
+    assert_same(found, expected, 1e-5)
+
+
+def test_vmap_over_quantiles_equals_the_batch(device: torch.device) -> None:
+    weights, q = torch.rand(4, 3, device=device) + 0.1, torch.tensor([0.1, 0.5, 1.0], device=device)
+    assert_same(vmap(lambda weights: LARGE["fisher"](weights).icdf(q))(weights), LARGE["fisher"](weights).icdf(q))
 
 
 # --------------------------------------------------------------------------------------------------------------------------------

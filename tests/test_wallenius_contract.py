@@ -15,6 +15,7 @@ from torch.func import jacfwd, jacrev, vmap
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from distributions import assert_dtype
 from test_bad_input import BAD_ARGUMENTS, BAD_VALUES, GOOD
+from test_torch_contract import EMPTY
 
 # --------------------------------------------------------------------------------------------------------------------------------
 # The torch contract
@@ -66,11 +67,21 @@ def test_expanding_is_building_with_a_larger_batch(device: torch.device) -> None
         torch.testing.assert_close(result, before[name].expand(6, *before[name].shape), rtol=1e-12, atol=1e-12)
 
 
-def test_an_empty_batch_has_empty_results(device: torch.device) -> None:
-    urn = build(torch.zeros(0, 3, device=device))
-    assert urn.mean.shape == (0, 3)
-    assert urn.log_prob(torch.tensor(COUNTS, device=device)).shape == (0,)
-    assert urn.sample((2,)).shape == (2, 0, 3)
+@pytest.mark.parametrize("large", [False, True], ids=["small", "large"])
+@pytest.mark.parametrize("empty", EMPTY)
+def test_an_empty_batch_has_empty_results(empty: str, large: bool, device: torch.device) -> None:
+    sizes, draws, shape = EMPTY[empty]([100_000 * m for m in SIZES] if large else SIZES)
+    log_weights = torch.zeros(shape, device=device, requires_grad=True)
+    urn = WalleniusHypergeometric(sizes, draws, log_weights=log_weights)
+    assert urn.mean.shape == urn.variance.shape == (0, 3)
+    assert urn.covariance_matrix.shape == (0, 3, 3)
+    assert urn.log_prob(torch.zeros(0, 3, device=device)).shape == (0,)
+    for name in ("marginal_log_prob", "cdf", "sf", "log_cdf", "log_sf", "icdf"):
+        assert getattr(urn, name)(torch.ones(3, device=device)).shape == (0, 3)
+    for number in (2, 50_000):
+        assert urn.sample((number,)).shape == urn.rsample((number,)).shape == (number, 0, 3)
+    urn.rsample((2,)).sum().backward()
+    assert log_weights.grad.tolist() == torch.zeros(shape).tolist()
 
 
 @pytest.mark.parametrize(("dtype", "parameter"), [(torch.float32, "weights"), (torch.float32, "log_weights"), (torch.float64, "weights")])

@@ -29,7 +29,7 @@ pass multiplies by the exact covariance).
 torch.Size([3])
 """
 
-from diffurn import kl  # noqa: F401 (registers the divergences)
+from diffurn import interrupts, kl  # noqa: F401 (Ctrl-C while torch loads; the divergences are registered)
 from diffurn.estimators import CovarianceST, ExponentialAnnealing, GumbelDraw, GumbelSoftmax, neuralsort, score_surrogate, select_top
 from diffurn.fisher import FisherHypergeometric
 from diffurn.inference import FitResult, exact_test, fit

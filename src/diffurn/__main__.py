@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import sys
 
-from diffurn import __version__
+from diffurn import __version__, interrupts
 
 
 def main() -> None:
     try:
         from diffurn.cli import app
 
+        interrupts.raise_again()
         app(prog_name="diffurn")
+    except KeyboardInterrupt:
+        sys.exit(interrupts.EXIT_STATUS)
     except ModuleNotFoundError as missing:  # the library itself needs torch alone
         if sys.argv[1:] == ["--version"]:
             print(f"diffurn {__version__}")

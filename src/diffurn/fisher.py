@@ -233,7 +233,9 @@ class FisherHypergeometric(Urn):
         """
         shape, number = self._shape_of_draws(sample_shape)
         counts, indicators = self.estimator.rank_indicators(self._for_estimator(number), number, group % self.event_shape[0])
-        return self._or_nan(counts.reshape(shape), event_dims=1), self._or_nan(indicators.reshape(*shape[:-1], -1), event_dims=1)
+        return self._or_nan(counts.reshape(shape), event_dims=1), self._or_nan(
+            indicators.reshape(*shape[:-1], indicators.shape[-1]), event_dims=1
+        )
 
 
 def _without_zeros(weights: Tensor) -> Tensor:

@@ -13,8 +13,8 @@ from torch.distributions import Distribution, constraints
 from diffurn import constraints as urn_constraints
 from diffurn import exact
 from diffurn.exact.small import Composition, composition_of, constant
-from diffurn.exact.tracing import can_check
-from diffurn.validation import as_counts, as_float_tensor, as_integer_tensor, require, require_broadcast
+from diffurn.exact.tracing import can_check, is_vmapping
+from diffurn.validation import as_counts, as_float64_tensor, as_float_tensor, as_integer_tensor, require, require_broadcast
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -213,6 +213,8 @@ class Urn(Distribution):
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``; urns of one batch must share m and n."""
         sizes, number = self.group_sizes.reshape(-1, *self.event_shape), self.draws.reshape(-1)
+        if not len(number):
+            raise NotImplementedError("enumerate_support needs an urn, but the batch is empty")
         if not (bool((sizes == sizes[:1]).all()) and bool((number == number[:1]).all())):
             raise NotImplementedError("enumerate_support needs the same group sizes and draws in the whole batch")
         outcomes = exact.enumerate_counts(sizes[0].tolist(), int(number[0]), ENUMERATION_LIMIT)
@@ -293,15 +295,16 @@ class Urn(Distribution):
         and q = 1 (SciPy's ``ppf(0)`` is one less, which is not a possible count).
         """
         self._check_dtype_holds_draws()
-        q = torch.as_tensor(value, dtype=None if isinstance(value, Tensor) else torch.float64, device=self.draws.device).detach()
+        q = as_float64_tensor("value", value, self.draws.device).detach()
         described = {"value": q.shape, "batch_shape + event_shape": self.group_sizes.shape}
         shape = require_broadcast(described, *described.values())
         if self._validate_args and can_check():
             require("value", q, (q >= 0) & (q <= 1), "a probability must be a number from 0 to 1")
         lowest, highest = (end.expand(shape) for end in self._marginal_support())
         low, high = lowest - 1, highest
+        widths = self.group_sizes if is_vmapping() else highest - lowest  # unless they are mapped, sizes can be read under vmap
         with torch.no_grad():
-            for _ in range(int((highest - lowest).max()).bit_length() if high.numel() else 0):
+            for _ in range(int(widths.max()).bit_length() if high.numel() else 0):
                 middle = torch.floor((low + high) / 2)
                 enough = self.cdf(middle) >= q
                 low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)

@@ -12,22 +12,43 @@ from diffurn.exact.shapes import common_shape
 
 
 def as_float_tensor(name: str, value: Any) -> Tensor:
-    """A floating-point tensor; Python numbers and integer arrays take torch's default dtype."""
-    tensor = _as_numbers(name, value, None, "real numbers")
+    """A floating-point tensor for parameters, whose dtype results follow: Python numbers and integer arrays take torch's default dtype."""
+    tensor = _as_numbers(name, value, None, None, "real numbers")
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
-def _as_numbers(name: str, value: Any, device: torch.device | None, kind: str) -> Tensor:
-    tensor = torch.as_tensor(usable_array(value), device=device)
+def as_float64_tensor(name: str, value: Any, device: torch.device | None = None) -> Tensor:
+    """Data in float64, never rounded to torch's default dtype on the way."""
+    return _as_numbers(name, value, device, torch.float64, "real numbers").double()
+
+
+def _as_numbers(name: str, value: Any, device: torch.device | None, python_floats: torch.dtype | None, kind: str) -> Tensor:
+    """A tensor of the numbers; `python_floats` is the dtype for lists of Python floats, None for torch's default."""
+    tensor = value if isinstance(value, Tensor) else _tensor_of(name, usable_array(value), python_floats, kind)
     if tensor.is_complex() or tensor.dtype == torch.bool:
         raise ValueError(f"{name} has dtype {tensor.dtype}; it must be {kind}")
+    return torch.as_tensor(tensor, device=device)
+
+
+def _tensor_of(name: str, value: Any, python_floats: torch.dtype | None, kind: str) -> Tensor:
+    try:
+        tensor = torch.as_tensor(value)
+    except (TypeError, ValueError, RuntimeError):
+        try:  # integers beyond int64
+            return torch.as_tensor(value, dtype=python_floats or torch.get_default_dtype())
+        except (TypeError, ValueError, RuntimeError, OverflowError) as problem:
+            raise ValueError(f"{name} cannot be read as {kind}: {problem}") from None
+    if tensor.is_floating_point() and python_floats is not None and not hasattr(value, "dtype"):
+        return torch.as_tensor(value, dtype=python_floats)
     return tensor
 
 
 def usable_array(value: Any) -> Any:
-    """What torch cannot take of NumPy is copied: read-only arrays, as pandas hands them out, reversed ones and foreign byte orders."""
+    """A copy of an array that torch cannot take: read-only (as from pandas), reversed, of a foreign byte order, or of objects."""
     if not hasattr(value, "strides"):  # no array
         return value
+    if value.dtype.hasobject:  # such as columns of different types in one data frame
+        return value.tolist()
     if not value.dtype.isnative:
         return value.astype(value.dtype.newbyteorder("="))
     return value if value.flags.writeable and min(value.strides, default=0) >= 0 else value.copy()
@@ -35,7 +56,9 @@ def usable_array(value: Any) -> Any:
 
 def as_counts(name: str, value: Any, device: torch.device | None) -> Tensor:
     """Counts as they came, int64 unless floating-point."""
-    tensor = _as_numbers(name, value, device, "integers")
+    tensor = _as_numbers(name, value, device, torch.float64, "integers")
+    if tensor.dtype == torch.uint64:  # as int64 the largest would turn negative
+        return tensor.double()
     return tensor if tensor.is_floating_point() else tensor.to(torch.int64)
 
 

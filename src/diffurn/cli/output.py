@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
+
+from diffurn.experiments import files
 
 
 def refuse(sentence: str) -> NoReturn:
@@ -44,25 +45,12 @@ def check_place(option: str, path: Path) -> None:
 
 @contextmanager
 def replacing(option: str, path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes its place only when all went well; until then, and otherwise, what was there stays."""
-    device = path.is_absolute() and path.parts[1] in ("dev", "proc")  # such as /dev/stdout, even where it leads to a plain file
-    path = path if device else Path(os.path.realpath(path))  # a link stays a link
-    temporary = path.with_name(f".diffurn-{os.getpid()}.tmp")
+    """A file that is whole or not there; a failure becomes a sentence about the option."""
     try:
-        if device or (path.exists() and not path.is_file()):  # a device or a pipe has nothing to replace
-            with path.open("wb") as file:
-                yield file
-            return
-        with temporary.open("xb") as file:
+        with files.replacing(path) as file:
             yield file
-        if path.exists():
-            shutil.copymode(path, temporary)
-        os.replace(temporary, path)
     except OSError as problem:
         refuse(f"{option} {path}: cannot be written ({problem.strerror or problem})")
-    finally:
-        with suppress(OSError):
-            temporary.unlink()
 
 
 @contextmanager

@@ -47,7 +47,7 @@ class CovarianceST:
         else:
             tilted = urn.as_tilted()
             counts = self.rsample(tilted, number)
-            ranks = torch.arange(1, int(tilted.group_sizes[..., group].max()) + 1, dtype=counts.dtype, device=counts.device)
+            ranks = torch.arange(1, tilted.largest(group) + 1, dtype=counts.dtype, device=counts.device)
             probability = marginal_tail(*tilted, group, ranks)
         hard = (ranks <= counts[..., group].detach().unsqueeze(-1)).to(counts.dtype)
         return counts, _straight_through(hard, probability)

@@ -14,6 +14,7 @@ from diffurn.estimators.noise import gumbel_noise
 from diffurn.exact import AnyUrn, TiltedUrn
 from diffurn.exact.conditionals import Conditional, conditional, merged
 from diffurn.exact.small import Chain, SmallUrn, inverse, reordered, with_first
+from diffurn.exact.tracing import reading_numbers
 
 # Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ still sees τ times as deep.
 _NATS = 38.0
@@ -150,7 +151,7 @@ class GumbelSoftmax:
             counts = reordered(counts, inverse(permutation))
         else:
             tilted = urn.as_tilted()
-            shape, largest = tilted.log_odds.shape, int(tilted.group_sizes[..., group].max())
+            shape, largest = tilted.log_odds.shape, tilted.largest(group)
             rows = _rows(tilted, number)
             order = torch.tensor(with_first(group, shape[-1]), device=rows.draws.device).expand(len(rows.draws), -1)
             counts, steps = self._tilted_chain(_reordered(rows, order), number)
@@ -183,7 +184,7 @@ class GumbelSoftmax:
             law = self._law_of_group(rows.log_odds[:distinct], rows.group_sizes[:distinct], draws_left[:distinct], i)
             return Conditional(law.lowest.repeat(copies), law.log_weights.repeat(copies, 1)) if i == 0 else law
 
-        counts, steps = self._chain(law_of, rows.draws, rows.log_odds.shape[-1])
+        counts, steps = reading_numbers(self._chain, law_of, rows.draws, rows.log_odds.shape[-1])
         return counts + 0 * rows.log_odds.sum(-1, keepdim=True), steps  # a lone group has a gradient as well: zero
 
     def _small_chain(self, urn: SmallUrn, number: int) -> tuple[Tensor, list[_Step]]:

@@ -11,6 +11,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from diffurn.exact.tracing import reading_numbers
+
 # Rows in flight at once: enough to keep the vector units busy, few enough to stay in the cache.
 _COUNTS = 1 << 17
 # Of Newton's method: a rough guess is soon followed by another, a time that is wanted for itself by none.
@@ -21,6 +23,10 @@ _MOST_ROUNDS = 10_000
 
 def draw_by_race(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """One exact draw for each row of finite log-weights ``(R, c)``, NaN where the draws are; groups that cannot be drawn have size zero."""
+    return reading_numbers(_draw_in_chunks, log_weights, group_sizes, draws)
+
+
+def _draw_in_chunks(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     rows, groups = log_weights.shape
     per_chunk = max(1, _COUNTS // groups)
     chunks = zip(log_weights.split(per_chunk), group_sizes.split(per_chunk), draws.split(per_chunk), strict=True)

@@ -15,7 +15,7 @@ from diffurn.exact.chunks import elements_per_chunk
 from diffurn.exact.quadrature import half_width
 from diffurn.exact.rejection import counts_proposed, draw_by_rejection
 from diffurn.exact.tilt import log_tilt
-from diffurn.exact.tracing import can_check
+from diffurn.exact.tracing import can_check, reading_numbers
 from diffurn.exact.tree import Outcomes, Tree
 
 # Whether tables pay must not depend on the calls before, or seeds would not decide draws. In the time that rejection proposes one count,
@@ -50,7 +50,7 @@ def sample_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, nu
         counts: Tensor = on_device.draw_each(*urns, number, dtype)
     else:
         rows = (operand.expand(number, *operand.shape).flatten(0, 1) for operand in urns)
-        counts = draw_by_rejection(*rows).to(dtype)
+        counts = reading_numbers(draw_by_rejection, *rows).to(dtype)
     return counts.reshape(number, *log_odds.shape)
 
 
@@ -63,7 +63,7 @@ def sample_from_tables(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num
     on_device = _draw_kernels(draws.device)
     spared = _CELLS_PER_PROPOSED_COUNT * counts_proposed(groups) if on_device is None else _CELLS_PER_COUNT_OF_KERNELS * groups**1.5
     affordable = spared * number - _CELLS_PER_SPLIT * groups
-    if affordable <= 0 or not can_check():
+    if affordable <= 0 or not draws.numel() or not can_check():
         return None
     odds, sizes, totals = _as_rows(log_odds, group_sizes, draws)
     urns = _tilted_on_host(tuple(map(tuple, torch.cat([odds, sizes, totals.unsqueeze(-1)], -1).tolist())))

@@ -2,16 +2,42 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
 
+T = TypeVar("T")
+
 
 def is_transforming() -> bool:
     """Whether a transform such as `torch.func.vmap` or `torch.func.grad` is under way."""
     return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_vmapping() -> bool:
+    """Whether `torch.func.vmap` is under way, by itself or inside of another transform, such as `torch.func.jacfwd`."""
+    if torch.compiler.is_compiling():
+        return False
+    functorch = torch._C._functorch
+    return any(level.key() == functorch.TransformType.Vmap for level in functorch.get_interpreter_stack() or ())
+
+
+def reading_numbers(draw: Callable[..., T], *arguments: Any) -> T:
+    """``draw(*arguments)`` of a sampler whose steps depend on numbers; where `torch.func.vmap` hides them, an error says what to do."""
+    if torch.compiler.is_compiling() or not is_transforming():
+        return draw(*arguments)
+    try:
+        return draw(*arguments)
+    except RuntimeError:
+        if not is_vmapping():
+            raise
+    raise NotImplementedError(
+        "draws of urns this large, so many draws, or draws of urns whose sizes are tensors cannot be vmapped (jacfwd vmaps as well); "
+        "make one urn with a batch of weights and draw from it instead"
+    )
 
 
 def is_capturing() -> bool:

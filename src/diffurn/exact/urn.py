@@ -30,3 +30,8 @@ class TiltedUrn(NamedTuple):
 
     def as_tilted(self) -> TiltedUrn:
         return self
+
+    def largest(self, group: int) -> int:
+        """The most balls that the group has in any urn of the batch."""
+        sizes = self.group_sizes[..., group]
+        return int(sizes.max()) if sizes.numel() else 0

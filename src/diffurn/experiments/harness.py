@@ -48,6 +48,7 @@ with `Workspace.scalars`.
 from __future__ import annotations
 
 import importlib
+import os
 import re
 import tempfile
 from collections.abc import Callable
@@ -61,7 +62,7 @@ import torch
 
 from diffurn.experiments.engines import Engine, Job, local, same_everywhere
 from diffurn.experiments.environment import device_named, provenance, usable_device
-from diffurn.experiments.records import RunDirectory, RunError, read_json, write_figure, write_json
+from diffurn.experiments.records import RunDirectory, RunError, write_figure, write_json
 from diffurn.experiments.tables import Table
 from diffurn.experiments.workspace import Workspace
 
@@ -121,7 +122,7 @@ def run(
     if out is None:
         with tempfile.TemporaryDirectory(prefix="diffurn-") as folder:
             return _run(experiment, options, device, RunDirectory(Path(folder)), engine, progress)
-    directory = RunDirectory(Path(out).resolve())
+    directory = RunDirectory(Path(os.path.realpath(out)))
     with directory.locked():
         results = _run(experiment, options, device, directory, engine, progress)
         _publish(experiment, results, directory.path)
@@ -139,6 +140,7 @@ def _run(
     directory.note_environment(environment)
 
     records = directory.records()
+    directory.timings()  # one that cannot be read is found before any unit runs
 
     def tell() -> None:
         if progress is not None:
@@ -186,4 +188,5 @@ def _publish(experiment: ModuleType, results: Results, directory: Path) -> None:
 
 def read_tables(directory: Path) -> list[Table]:
     """The tables of a finished run."""
-    return [Table.from_json(content) for content in read_json(directory / "tables.json")["tables"]]
+    published = RunDirectory(directory).published()
+    return [] if published is None else published.tables

@@ -15,11 +15,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import diffurn
-from diffurn.experiments.records import RunDirectory, RunError, read_json, write_atomically
+from diffurn.experiments.files import replacing
+from diffurn.experiments.records import RunDirectory, RunError, read_file
 from diffurn.experiments.tables import Table, text
 
 # Columns with these headings are set apart: what is compared with, and the comparison.
 _KINDS = ("paper", "difference")
+_PNG = b"\x89PNG\r\n\x1a\n"
 
 
 class Picture(NamedTuple):
@@ -66,7 +68,12 @@ def write_report(runs: Sequence[Path], out: Path, title: str = "diffurn: reprodu
         title: of the page.
     """
     shown = [read_run(path, f"run-{number}") for number, path in enumerate(runs, 1)]
-    write_atomically(out, page(shown, title).encode())
+    content = page(shown, title).encode(errors="replace")
+    try:
+        with replacing(out) as file:
+            file.write(content)
+    except OSError as error:
+        raise RunError(f"{out} cannot be written: {error.strerror or error}; what was there before is untouched") from error
 
 
 def page(runs: Sequence[ShownRun], title: str) -> str:
@@ -80,27 +87,24 @@ def page(runs: Sequence[ShownRun], title: str) -> str:
 def read_run(path: Path, anchor: str) -> ShownRun:
     """A run directory for the page; of an unfinished run, what can be said so far."""
     directory = RunDirectory(path)
-    if not (path / "options.json").is_file():
+    if not (path / "options.json").exists():
         raise RunError(f"{path} is not a run directory: it has no options.json")
     settings = directory.settings()
-    finished, total = len(directory.records()), len(settings["units"])
-    published = read_json(path / "tables.json") if finished == total and (path / "tables.json").exists() else {}
-    try:
-        return ShownRun(
-            anchor=anchor,
-            directory=str(path),
-            experiment=str(settings["experiment"]),
-            about=str(published.get("about", "")),
-            finished=finished,
-            total=total,
-            duration=_duration(sum(directory.timings().values())),
-            tables=[_shown(Table.from_json(content)) for content in published.get("tables", [])],
-            figures=[_picture(image) for image in sorted((path / "figures").glob("*.png"))] if published else [],
-            options=[(name, _spelled(value)) for name, value in settings["options"].items()],
-            environments=directory.environments(),
-        )
-    except (AttributeError, KeyError, TypeError, ValueError) as error:
-        raise error if isinstance(error, RunError) else RunError(f"{path} is damaged: {error!r}") from error
+    finished, total = len(directory.records()), len(settings.units)
+    published = directory.published() if finished == total else None
+    return ShownRun(
+        anchor=anchor,
+        directory=str(path),
+        experiment=settings.experiment,
+        about="" if published is None else published.about,
+        finished=finished,
+        total=total,
+        duration=_duration(sum(directory.timings().values())),
+        tables=[] if published is None else [_shown(table) for table in published.tables],
+        figures=[] if published is None else [_picture(image) for image in sorted((path / "figures").glob("*.png"))],
+        options=[(name, _spelled(value)) for name, value in settings.options.items()],
+        environments=directory.environments(),
+    )
 
 
 def _shown(table: Table) -> ShownTable:
@@ -115,11 +119,10 @@ def _kind(table: Table, column: int) -> str:
 
 
 def _picture(image: Path) -> Picture:
-    try:
-        content = base64.b64encode(image.read_bytes()).decode()
-    except OSError as error:
-        raise RunError(f"{image} cannot be read: {error.strerror or error}") from error
-    return Picture(image.stem, f"data:image/png;base64,{content}")
+    content = read_file(image) or b""
+    if not content.startswith(_PNG):
+        raise RunError(f"{image} is damaged: it is not a PNG picture")
+    return Picture(image.stem, f"data:image/png;base64,{base64.b64encode(content).decode()}")
 
 
 def _spelled(value: Any) -> str:

@@ -9,6 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from diffurn.experiments.kinds import CELL, TEXT, entries, list_of
+
 if TYPE_CHECKING:
     import rich.table
 
@@ -52,8 +54,9 @@ class Table:
         return {"title": self.title, "columns": list(self.columns), "rows": rows, "notes": list(self.notes)}
 
     @classmethod
-    def from_json(cls, content: dict[str, Any]) -> Table:
-        return cls(content["title"], content["columns"], content["rows"], content["notes"])
+    def from_json(cls, content: Any) -> Table:
+        """From what `as_json` gave; for anything else a ValueError."""
+        return cls(*entries(content, title=TEXT, columns=list_of(TEXT), rows=list_of(list_of(CELL)), notes=list_of(TEXT)))
 
     def as_rich(self) -> rich.table.Table:
         from rich import box

@@ -7,7 +7,7 @@ import shutil
 import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
@@ -44,7 +44,10 @@ class Workspace:
     @property
     def directory(self) -> Path:
         """For files of the unit's own; made when first asked for."""
-        self._directory.mkdir(parents=True, exist_ok=True)
+        try:
+            self._directory.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise RunError(f"{self._directory} cannot be made: {error.strerror or error}") from error
         return self._directory
 
     @property
@@ -73,18 +76,17 @@ class Workspace:
             return None
         try:
             saved = torch.load(self._checkpoint, map_location=self.device, weights_only=True)
+            state, generators, logged, seconds = (saved[name] for name in ("state", "generators", "logged", "seconds"))
+            torch.set_rng_state(generators["cpu"].cpu())
+            if self.device.type == "cuda" and "cuda" in generators:
+                torch.cuda.set_rng_state(generators["cuda"].cpu(), self.device)
         except Exception as error:
             raise RunError(f"{self._checkpoint} cannot be read: delete it to start the unit {self.unit} anew") from error
-        torch.set_rng_state(saved["generators"]["cpu"].cpu())
-        if self.device.type == "cuda" and "cuda" in saved["generators"]:
-            torch.cuda.set_rng_state(saved["generators"]["cuda"].cpu(), self.device)
         self.close()
         shutil.rmtree(self._log, ignore_errors=True)
-        self._logged = saved["logged"]
-        self._seconds_before = saved.get("seconds", 0.0)  # checkpoints of earlier versions carry none
+        self._logged, self._seconds_before = logged, seconds
         self._write(self._logged)
-        state: dict[str, Any] = saved["state"]
-        return state
+        return cast("dict[str, Any]", state)
 
     def close(self) -> None:
         """Brings the log to the disk."""

@@ -11,8 +11,10 @@ from torch import Tensor
 from diffurn.inference.recession import gram
 from diffurn.inference.sample import Sample
 from diffurn.inference.tables import Table, find_group, plain_values
-from diffurn.validation import as_float_tensor, require
+from diffurn.validation import as_float64_tensor, require
 
+# What rounding may leave of a column that is constant in each row, and of one that depends on others.
+_CONSTANT = 1e-13
 _DEPENDENT = 1e-10
 
 
@@ -42,7 +44,7 @@ def interactions(
         >>> fit([[5, 3], [5, 4], [4, 6]], [10, 10], covariates=features, names=names).coefficients.shape
         torch.Size([2])
     """
-    z = as_float_tensor("row_features", plain_values(row_features)).double()
+    z = as_float64_tensor("row_features", plain_values(row_features))
     if z.ndim < 2:
         raise ValueError(f"row_features has shape {tuple(z.shape)}, but must be (rows, features)")
     names = _column_names("row_features", row_features, z.shape[-1], names)
@@ -60,9 +62,8 @@ def read_features(covariates: Any, names: Sequence[str] | None, table: Table) ->
     listed = () if callable(labels) else tuple(str(label) for label in labels)  # a list has a method of that name
     if set(listed) == set(table.groups) and listed != table.groups:
         raise ValueError(f"covariates has the rows {list(listed)}, but the groups are {list(table.groups)}; they must be in one order")
-    z = as_float_tensor("covariates", plain_values(covariates))
+    z = as_float64_tensor("covariates", plain_values(covariates), table.sample.counts.device)
     sets, rows, c = table.sample.counts.shape
-    z = z.double().to(table.sample.counts.device)
     wanted = f"(groups, features) = ({c}, p) or (rows, groups, features) = ({rows}, {c}, p)"
     if z.ndim < 2 or z.shape[-2] != c or z.shape[-1] == 0:
         hint = "; features of rows go through diffurn.inference.interactions" if z.ndim == 2 and len(z) == rows else ""
@@ -90,8 +91,9 @@ def check_identified(sample: Sample, names: tuple[str, ...]) -> None:
     products = gram(sample)
     scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
     assert sample.features is not None
-    (squares,) = sample.summed((sample.frequencies[..., None, None] * sample.features.square()).sum((1, 2)))
-    constant = (scale <= 1e-9 * squares.sqrt()) | (scale == 0)
+    competing = torch.where(sample.competing.unsqueeze(-1), sample.features, 0.0)
+    (squares,) = sample.summed((sample.frequencies[..., None, None] * competing.square()).sum((1, 2)))
+    constant = (scale <= _CONSTANT * squares.sqrt()) | (scale == 0)
     for k, name in enumerate(names):
         if bool(constant[:, k].any()):
             raise ValueError(f"covariates column {name!r} has one value for all groups of a row, in every row; it cancels, leave it out")
@@ -99,5 +101,6 @@ def check_identified(sample: Sample, names: tuple[str, ...]) -> None:
     for k, name in enumerate(names):  # Cholesky by hand: the pivot is what a column has beyond those before it
         pivot = rest[:, k, k]
         if bool((pivot <= _DEPENDENT).any()):
-            raise ValueError(f"covariates column {name!r} is a linear combination of the columns before it; leave it out")
+            way_out = "leave it out or, if its values are far from 0 beside their differences, subtract a typical one from all"
+            raise ValueError(f"covariates column {name!r} is, up to rounding, a linear combination of the columns before it; {way_out}")
         rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diffurn import exact
 from diffurn.exact.chunks import in_chunks
-from diffurn.validation import as_float_tensor, as_integer_tensor, require, require_broadcast, require_one_of
+from diffurn.validation import as_float64_tensor, as_integer_tensor, require, require_broadcast, require_one_of
 
 Alternative = Literal["two-sided", "less", "greater"]
 # Outcomes this much more probable than the observed one still count as no more probable: symmetric outcomes differ by rounding.
@@ -98,7 +98,7 @@ def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-side
     """
     require_one_of("alternative", alternative, get_args(Alternative))
     device = table.device if isinstance(table, Tensor) else torch.device("cpu")
-    null = as_float_tensor("odds", odds).detach().double().to(device)
+    null = as_float64_tensor("odds", odds, device).detach()
     counts = as_integer_tensor("table", table, device, check=True).double()
     if counts.shape[-2:] != (2, 2):
         raise ValueError(f"table has shape {tuple(counts.shape)}, but its last two dimensions must be 2 and 2")

@@ -96,6 +96,7 @@ def fit(
     sample, anchor = replace(data.sample, process_group=process_group), data.reference
     if covariates is not None:
         check_identified(sample, data.names)
+        sample = replace(sample, features=sample.centred_features)
     elif anchor is not None and bool(sample.absent[:, anchor].all()):
         raise ValueError(f"reference {data.names[anchor]!r} has no ball in any row; choose a group that has")
     law = LAWS[model]

@@ -20,11 +20,8 @@ EXACT = 1e-9
 
 def gram(sample: Sample) -> Tensor:
     """Σ f zᵀz of features z centred in their row, over groups that could vary, ``(D, p, p)``: singular where β is not identified."""
-    assert sample.features is not None
-    competing = sample.competing.double().unsqueeze(-1)
-    average = (competing * sample.features).sum(-2, keepdim=True) / competing.sum(-2, keepdim=True).clamp(min=1)
-    centred = (competing * (sample.features - average)).flatten(1, 2)
-    weight = sample.frequencies.repeat_interleave(sample.features.shape[-2], 1).unsqueeze(-1)
+    centred = sample.centred_features.flatten(1, 2)
+    weight = sample.frequencies.repeat_interleave(sample.counts.shape[-1], 1).unsqueeze(-1)
     return sample.summed(centred.mT @ (weight * centred))[0]
 
 

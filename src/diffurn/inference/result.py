@@ -21,7 +21,7 @@ from diffurn.inference.solution import Solution
 from diffurn.inference.tables import Table, plain_values
 from diffurn.inference.tests_of_fit import GoodnessOfFit, LikelihoodRatio, expected_surplus, likelihood_ratio, pearson
 from diffurn.urn import Urn
-from diffurn.validation import as_float_tensor
+from diffurn.validation import as_float64_tensor
 from diffurn.wallenius import WalleniusHypergeometric
 
 if TYPE_CHECKING:
@@ -239,7 +239,7 @@ class FitResult:
             return self.log_weights
         if covariates is None:
             raise ValueError(f"the fit had covariates ({', '.join(self.names)}), so their values are needed here, too")
-        z = as_float_tensor("covariates", plain_values(covariates)).to(self.coefficients)
+        z = as_float64_tensor("covariates", plain_values(covariates), self.coefficients.device)
         if z.shape[-1] != len(self.names):
             raise ValueError(f"covariates has shape {tuple(z.shape)}, but its last dimension must be the {len(self.names)} features")
         return (z * self.coefficients[..., None, :]).sum(-1)

@@ -73,6 +73,17 @@ class Sample:
         """Groups without a ball in any row, ``(D, c)``."""
         return self.totals[1] == 0
 
+    @property
+    def centred_features(self) -> Tensor:
+        """Features less their average over the competing groups of the row, zero for other groups, ``(D, R, c, p)``.
+
+        What all groups of a row have in common cancels; left in, a large common part, as of dates, would cost digits.
+        """
+        assert self.features is not None
+        competing = self.competing.unsqueeze(-1)
+        average = torch.where(competing, self.features, 0.0).sum(-2, keepdim=True) / competing.sum(-2, keepdim=True).clamp(min=1)
+        return torch.where(competing, self.features - average, 0.0)
+
     def log_weights(self, coefficients: Tensor) -> Tensor:
         """log ω of every row, ``(D, R, c)``, at β ``(D, p)``: the coefficients themselves, or features · β."""
         if self.features is None:

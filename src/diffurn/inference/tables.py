@@ -76,7 +76,7 @@ def _read_frequencies(frequencies: Any, batch_shape: torch.Size, rows: int, devi
     if require_broadcast({"frequencies": f.shape, "rows of counts": shape}, f.shape, shape) != shape:
         raise ValueError(f"frequencies has shape {tuple(f.shape)}, but the rows of counts have shape {shape}")
     f = f.double().expand(shape)
-    _require(f, (f >= 0) & (f == f.floor()) & (f <= 2**53), "frequencies", batch_shape, "a frequency must be an integer ≥ 0")
+    _require(f, (f >= 0) & (f == f.floor()) & (f <= 2**53), "frequencies", batch_shape, "a frequency must be an integer from 0 to 2^53")
     none = torch.nonzero((f.sum(-1) == 0).flatten()).flatten().tolist()
     if none:
         where = f" of data set {_index(none[0], batch_shape)}" if batch_shape else ""

@@ -99,6 +99,8 @@ def composition_of(group_sizes: Any, draws: Any, weights_shape: Sequence[int]) -
         shape, rows = numbers[0], rows * len(number)
     elif shape != numbers[0]:
         return None
+    if not rows:  # an empty batch has no largest table
+        return None
     if any(ours != theirs and 1 not in (ours, theirs) for ours, theirs in zip(shape[::-1], weights_shape[-2::-1], strict=False)):
         return None
     if max(max(row) for row in rows) > _MOST_BALLS or not all(n <= sum(row) for row, n in zip(rows, number, strict=True)):
@@ -137,6 +139,6 @@ def _flattened(value: Any) -> _Numbers | None:
         return _Numbers((len(value), *(inner or ())), entries)
     if isinstance(value, float):
         value = int(value) if value.is_integer() else None
-    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST_GROUPS * _MOST_BALLS:
         return None
     return _Numbers((), [len(range(value))])  # `torch.compile` would rather leave a number open than look at it
