@@ -108,7 +108,10 @@ class FisherHypergeometric(Urn):
         parameter: Tensor = getattr(self, self._parameter).double()
         if self._keeps_weight_zero():
             parameter = _without_zeros(parameter)
-        return SmallUrn.build(composition, self._as_log_weights(parameter))
+        log_weights = self._as_log_weights(parameter)
+        if not self._is_checked():  # tables are looked up by numbers; results of urns that are not valid become NaN afterwards
+            log_weights = torch.where(self._is_valid().unsqueeze(-1), log_weights, 0.0)
+        return SmallUrn.build(composition, log_weights)
 
     def _central(self) -> exact.CentralUrn | None:
         """The urn for closed forms, if all its weights are known to be equal and no derivative in them is asked for."""

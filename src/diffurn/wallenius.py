@@ -10,7 +10,7 @@ from torch import Tensor
 from diffurn.exact import arrivals, race, wallenius, wallenius_table, wallenius_tails
 from diffurn.exact.small import Composition, one_by_one
 from diffurn.exact.tilt import holder_of
-from diffurn.exact.tracing import asks_for_derivative, can_read
+from diffurn.exact.tracing import asks_for_derivative, can_check, can_read
 from diffurn.urn import Urn
 
 # Balls that are e^600 times as likely as the n-th heaviest one are all drawn, and those e^600 times less likely are not, to any digit of a
@@ -117,7 +117,7 @@ class WalleniusHypergeometric(Urn):
         self, small: Composition | None, log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int
     ) -> Tensor | None:
         """Where all draws are of one urn, and it has few outcomes."""
-        if self.batch_shape.numel() != 1:
+        if self.batch_shape.numel() != 1 or (not self._is_checked() and can_check() and not bool(self._is_valid())):
             return None
         urn = log_weights.flatten(), group_sizes.flatten(), draws.reshape(())
         return wallenius_table.sample_from_table(*urn, one_by_one.States.of(small), number, self.dtype)
@@ -139,7 +139,7 @@ class WalleniusHypergeometric(Urn):
         return self.sample(sample_shape) + (mean - mean.detach())
 
     def _operands(self) -> tuple[Tensor, Tensor, Tensor]:
-        """log ω relative to the n-th heaviest ball, drawable group sizes, and n, in float64. Groups that cannot be drawn get a weight of one."""
+        """log ω relative to the n-th heaviest ball, drawable group sizes, and n, in float64; log ω = 0 for groups that cannot be drawn."""
         parameter: Tensor = getattr(self, self._parameter).double()
         group_sizes, draws = self._drawable().double(), self._draws_or_nan()
         some = group_sizes > 0

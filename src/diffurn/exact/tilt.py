@@ -81,7 +81,7 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 
 
 def holder_of(ball: Tensor, log_weights: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Of the group that holds a ball, numbered from the heaviest group down: its log-weight, balls up to its end, and its size; all (...)."""
+    """Of the group that holds a ball, numbered from the heaviest group down: log-weight, balls up to its end, and size; all (...)."""
     sorted_weights, order = log_weights.sort(dim=-1, descending=True)
     sorted_sizes = group_sizes.gather(-1, order)
     filled = sorted_sizes.cumsum(-1)

@@ -54,7 +54,7 @@ def _rule(length: Tensor) -> tuple[Tensor, Tensor]:
     """Steps and weights ``(S, ...)`` for a sum over `length` terms; S is as small as can be, up to SHORT."""
     long = length > SHORT
     nodes, weights = gram_rule(length.clamp(min=SHORT + 1))
-    number = int(torch.where(long, nodes.shape[-1], length).max()) if can_check() and length.numel() else SHORT
+    number = int(torch.where(long, nodes.shape[-1], length).nan_to_num(1.0).max()) if can_check() and length.numel() else SHORT
     each = torch.arange(number, dtype=length.dtype, device=length.device).expand(*length.shape, number)
     nodes, weights = (torch.nn.functional.pad(values, (0, number - values.shape[-1])) for values in (nodes, weights))  # or cut
     long, counted = long.unsqueeze(-1), (each < length.unsqueeze(-1)).to(length.dtype)
