@@ -71,7 +71,8 @@ def clustering(folder: str) -> tuple[str, str]:
     versions, priors = paper["clustering"]["by_dataset"], ("uniform", "categorical", "hypergeometric")
     stated = {prior: [f"{version['accuracy'][prior]['mean']:.1f}" for version in versions.values()] for prior in priors}
     found = rows(folder, "Clustering: three priors over the assignments")
-    ours = {prior: [only(found, data=version, prior=prior)["accuracy (%)"].split(" ±")[0] for version in versions] for prior in priors}
+    trained = dict.fromkeys(row["prior"] for row in found)
+    ours = {prior: [only(found, data=version, prior=prior)["accuracy (%)"].split(" ±")[0] for version in versions] for prior in trained}
     theirs, here = (", ".join(f"{' '.join(values)} ({prior})" for prior, values in each.items()) for each in (stated, ours))
     return f"accuracy in % on the three versions of the data: {theirs}", here
 
@@ -85,10 +86,13 @@ PAIRS = {
 }
 
 
+ASSIGNMENTS = "uniform,categorical,hypergeometric-assignments"
+# Of clustering: in which folder of `results`, and the priors of its command.
 CLUSTERING = {
-    "clustering by assignments, VaDE's autoencoder": "clustering",
-    "clustering by assignments, our own autoencoders": "clustering-own",
-    "clustering by assignments, the best settings found": "clustering-beyond",
+    "clustering by counts, VaDE's autoencoder": ("clustering-counts", "hypergeometric"),
+    "clustering by assignments, VaDE's autoencoder": ("clustering", ASSIGNMENTS),
+    "clustering by assignments, our own autoencoders": ("clustering-own", ASSIGNMENTS),
+    "clustering by assignments, the best settings found": ("clustering-beyond", ASSIGNMENTS),
 }
 
 
@@ -99,8 +103,8 @@ def lines() -> Iterator[tuple[str, str, str, str]]:
     yield "categoricals", *categorical(), "categorical"
     for name, place in PAIRS.items():
         yield name, "HGVAE finds how many factors two pictures share, better than LabelVAE and AdaVAE", pairs(*place), "pairs"
-    for name, folder in CLUSTERING.items():
-        yield name, *clustering(folder), "clustering --set priors=uniform,categorical,hypergeometric-assignments"
+    for name, (folder, priors) in CLUSTERING.items():
+        yield name, *clustering(folder), f"clustering --set priors={priors}"
 
 
 def table() -> str:
