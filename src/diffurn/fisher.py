@@ -88,8 +88,8 @@ class FisherHypergeometric(Urn):
         if self._keeps_weight_zero():
             return exact.TiltedUrn(_without_zeros(parameter).log() + tilt, group_sizes, draws), log_tilt
         never = self._never_drawn()
-        log_odds = (self._as_log_weights(parameter) + tilt).masked_fill(never, 0.0)
-        return exact.TiltedUrn(log_odds, group_sizes.masked_fill(never, 0.0), draws), log_tilt
+        log_weights = self._as_log_weights(parameter).masked_fill(never, 0.0)
+        return exact.TiltedUrn(log_weights + tilt, group_sizes.masked_fill(never, 0.0), draws), log_tilt
 
     def _keeps_weight_zero(self) -> bool:
         """Whether groups of weight zero stay in the urn, by `_without_zeros`, for the sake of their derivatives in ω.

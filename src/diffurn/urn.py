@@ -60,21 +60,21 @@ class Urn(Distribution):
         self._parameter = "weights" if log_weights is None else "log_weights"
         parameter = as_float_tensor(self._parameter, weights if log_weights is None else log_weights)
         check = (Distribution._validate_args if validate_args is None else validate_args) and can_check()
-        # Sizes of small urns that were read on the CPU are valid and cached on the device, so no synchronising copy is needed. The urn gets
-        # copies of its own, since the cached tensors serve every urn of this composition.
+        # Sizes of small urns that were read on the CPU are valid and cached on the device, so no synchronising copy is needed.
         self._known_sizes = composition_of(group_sizes, draws, parameter.shape)
         if self._known_sizes is None:
             sizes = as_integer_tensor("group_sizes", group_sizes, parameter.device, check)
             number = as_integer_tensor("draws", draws, parameter.device, check)
         else:
-            sizes = constant("group sizes", self._known_sizes, parameter.device).clone()
-            number = constant("draws", self._known_sizes, parameter.device).clone()
+            sizes = constant("group sizes", self._known_sizes, parameter.device)
+            number = constant("draws", self._known_sizes, parameter.device)
         if 0 in (*sizes.shape[-1:], *parameter.shape[-1:]) or sizes.ndim == 0 or parameter.ndim == 0:
             shapes = f"group_sizes {tuple(sizes.shape)} and {self._parameter} {tuple(parameter.shape)}"
             raise ValueError(f"{shapes} both need a last dimension of groups, one or more")
         described = {"group_sizes": sizes.shape, self._parameter: parameter.shape, "draws": number.shape}
         full = require_broadcast(described, sizes.shape, parameter.shape, (*number.shape, 1))
-        self.group_sizes, self.draws = sizes.expand(full), number.expand(full[:-1])
+        cached = self._known_sizes is not None
+        self.group_sizes, self.draws = _expanded(sizes, full, cached), _expanded(number, full[:-1], cached)
         # A leaf stays the leaf it is, so that an urn with learned weights can be copied.
         setattr(self, self._parameter, parameter if parameter.shape == full else parameter.expand(full))
         # Our own checks say more than torch's, so torch is told to skip its.
@@ -130,10 +130,15 @@ class Urn(Distribution):
         parameter = getattr(self, self._parameter).detach()
         if self._known_sizes is not None and self._are_weights_positive_and_finite():
             return  # and the draws are known not to exceed the balls
-        # A device is asked once: what follows only finds out what is wrong.
-        most = self.draws.amax() if self.draws.numel() else self.draws.new_zeros(())
-        valid, self._most_draws = torch.stack([self._is_valid().all().to(most.dtype), most]).tolist()
-        if valid:
+        if not self.draws.numel():
+            self._most_draws = 0
+            return
+        # One synchronisation for urns whose weights are all positive, as most are; what follows only finds out what is wrong.
+        enough = (self.draws <= self.group_sizes.sum(-1)).all()
+        found = torch.stack([value.double() for value in (*parameter.aminmax(), enough, self.draws.amax())])
+        low, high, possible, most = found.tolist()
+        self._most_draws = int(most)
+        if (possible and (0.0 if self._parameter == "weights" else -math.inf) < low <= high < math.inf) or bool(self._is_valid().all()):
             return
         if self._parameter == "weights":
             require("weights", parameter, (parameter >= 0) & (parameter < torch.inf), "a weight must be a finite number ≥ 0")
@@ -325,11 +330,20 @@ class Urn(Distribution):
             )
 
 
+def _expanded(tensor: Tensor, shape: torch.Size, cached: bool) -> Tensor:
+    """In that shape; of cached tensors, which serve every urn of a composition, a copy."""
+    tensor = tensor.clone() if cached else tensor
+    return tensor if tensor.shape == shape else tensor.expand(shape)
+
+
 def _versions(*tensors: Tensor) -> tuple[int, ...] | None:
-    """How often each tensor was changed in place; None where torch does not count."""
-    if torch.compiler.is_compiling() or any(tensor.is_inference() for tensor in tensors):
+    """How often each tensor was changed in place; None where torch does not count: while compiling, and in inference mode."""
+    if torch.compiler.is_compiling():
         return None
-    return tuple(tensor._version for tensor in tensors)
+    try:
+        return tuple([tensor._version for tensor in tensors])
+    except RuntimeError:
+        return None
 
 
 def _span(values: Tensor) -> str:

@@ -15,7 +15,7 @@ from diffurn.urn import Urn
 
 # Balls that are e^600 times as likely as the n-th heaviest one are all drawn, and those e^600 times less likely are not, to any digit of a
 # moment. Logarithms of probabilities may be smaller, so they take weights as they are.
-_LARGEST_LOG_WEIGHT = 600.0
+_FARTHEST = 600.0
 
 
 class WalleniusHypergeometric(Urn):
@@ -75,7 +75,7 @@ class WalleniusHypergeometric(Urn):
     @property
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
-        states, urns = self._states(), self._bounded_operands()
+        states, urns = self._states(), self._operands_within_reach()
         return self._or_nan(arrivals.mean(*urns) if states is None else one_by_one.mean(states, *urns), event_dims=1)
 
     @property
@@ -86,7 +86,7 @@ class WalleniusHypergeometric(Urn):
     @property
     def covariance_matrix(self) -> Tensor:
         """Cov[x], shape (..., c, c); rows sum to zero."""
-        states, urns = self._states(), self._bounded_operands()
+        states, urns = self._states(), self._operands_within_reach()
         covariance = arrivals.covariance(*urns) if states is None else one_by_one.covariance(states, *urns)
         return self._or_nan(torch.where(self._fixed_pairs(), 0.0, covariance), event_dims=2)
 
@@ -108,7 +108,7 @@ class WalleniusHypergeometric(Urn):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, number = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            urns, small = self._bounded_operands(), self._composition
+            urns, small = self._operands_within_reach(), self._composition
             counts = self._sample_from_table(small, *urns, number)
             counts = self._sample_each(small, *urns, number) if counts is None else counts
             return self._or_nan(counts.reshape(shape), event_dims=1)
@@ -139,16 +139,20 @@ class WalleniusHypergeometric(Urn):
         return self.sample(sample_shape) + (mean - mean.detach())
 
     def _operands(self) -> tuple[Tensor, Tensor, Tensor]:
-        """log ω relative to the n-th heaviest ball, drawable group sizes, and n, in float64; log ω = 0 for groups that cannot be drawn."""
+        """log ω relative to the heaviest group, drawable group sizes, and n, in float64; log ω = 0 for groups that cannot be drawn."""
         parameter: Tensor = getattr(self, self._parameter).double()
         group_sizes, draws = self._drawable().double(), self._draws_or_nan()
         some = group_sizes > 0
-        log_weights = torch.where(some, self._as_log_weights(torch.where(some, parameter, 1.0)), 0.0)
-        holder, _, _ = holder_of(draws.clamp(min=1), torch.where(some, log_weights.detach(), -torch.inf), group_sizes)
-        relative = log_weights - torch.where(some.any(-1), holder, 0.0).unsqueeze(-1)
-        return torch.where(some, relative, 0.0), group_sizes, draws
+        log_weights = self._as_log_weights(torch.where(some, parameter, 1.0))
+        heaviest = torch.where(some, log_weights.detach(), -torch.inf).amax(-1, keepdim=True)
+        return torch.where(some, log_weights - heaviest, 0.0), group_sizes, draws
 
-    def _bounded_operands(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for moments and draws, whose digits do not depend on weights further apart than float64 can tell."""
+    def _operands_within_reach(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for moments and draws: log ω relative to the n-th heaviest ball, where some are too far apart to be exponentiated."""
         log_weights, group_sizes, draws = self._operands()
-        return log_weights.clamp(-_LARGEST_LOG_WEIGHT, _LARGEST_LOG_WEIGHT), group_sizes, draws
+        if can_read(log_weights) and (not log_weights.numel() or float(log_weights.detach().amin()) >= -_FARTHEST):
+            return log_weights, group_sizes, draws
+        some = group_sizes > 0
+        holder, _, _ = holder_of(draws.clamp(min=1), torch.where(some, log_weights.detach(), -torch.inf), group_sizes)
+        relative = torch.where(some, log_weights - holder.unsqueeze(-1), 0.0)
+        return relative.clamp(-_FARTHEST, _FARTHEST), group_sizes, draws

@@ -51,8 +51,9 @@ def log_odds_of_arrival(log_y: Tensor) -> Tensor:
 
 def log_share_arrived(log_y: Tensor) -> Tensor:
     """log(1 - e^-y), the log-probability that an exponential time of rate one is below y."""
-    y = arrived(log_y)
-    return torch.where(log_y < -20, log_y, torch.where(y > 1, torch.log1p(-torch.exp(-y)), torch.log(-torch.expm1(-y))))
+    within = log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST)
+    # as -log(1 + 1/(e^y - 1)): relatively accurate both where y is small and where the result is
+    return (log_y - within).clamp(max=0) - torch.log1p(torch.expm1(torch.exp(within)).reciprocal())
 
 
 def saturation(y: Tensor) -> Tensor:
@@ -120,7 +121,7 @@ def _root_of_decreasing(function: Callable[[Tensor], Tensor], low: Tensor, high:
         secant = high - at_high * (high - low) / (at_high - at_low)
         inside = (secant > low) & (secant < high) & (step % 3 != 2)  # False for NaN
         before, root = root, torch.where(inside, secant, 0.5 * (low + high))
-        if can_check() and bool(((root - before).abs() <= tolerance).all()):
+        if can_check() and not bool(((root - before).abs() > tolerance).any()):  # NaN is not waited for
             break
         value = function(root.unsqueeze(-1)).squeeze(-1)
         rising = value > 0
