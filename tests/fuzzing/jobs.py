@@ -1,0 +1,80 @@
+"""The work of the fuzzer in small pieces: a job is one batch of one family under one set of checks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import torch
+
+from fuzzing import draws, moments, probabilities
+from fuzzing.families import generate
+from fuzzing.findings import Finding
+from fuzzing.trial import Check, Trial, run_checks
+
+FISHER: tuple[Check, ...] = (
+    probabilities.check_log_prob,
+    probabilities.check_neighbours,
+    moments.check_mean,
+    moments.check_closed_forms,
+    moments.check_variance,
+    moments.check_covariance,
+    draws.check_draws,
+    draws.check_reparametrised_draws,
+    draws.check_draws_against_moments,
+)
+WALLENIUS: tuple[Check, ...] = (
+    probabilities.check_log_prob,
+    probabilities.check_recursion,
+    draws.check_draws,
+)
+WALLENIUS_MOMENTS: tuple[Check, ...] = (
+    moments.check_mean,
+    moments.check_closed_forms,
+    moments.check_covariance,
+    moments.check_variance,
+    draws.check_reparametrised_draws,
+    draws.check_draws_against_moments,
+)
+
+
+@dataclass(frozen=True)
+class Kind:
+    """A set of checks of one law, and how many urns of how many groups they can bear at once."""
+
+    law: str
+    checks: tuple[Check, ...]
+    rows: int
+    groups: int = 1000
+
+
+KINDS = {
+    "fisher": Kind("fisher", FISHER, 512),
+    "wallenius": Kind("wallenius", WALLENIUS, 256, 100),
+    "wallenius-moments": Kind("wallenius", WALLENIUS_MOMENTS, 16, 8),
+}
+
+
+@dataclass(frozen=True)
+class Job:
+    kind: str
+    family: str
+    seed: int
+    index: int
+
+    def __str__(self) -> str:
+        return f"{self.kind}:{self.family}:{self.index}"
+
+
+@dataclass
+class Result:
+    """How many urns a job has checked, and what it found."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    findings: list[Finding] = field(default_factory=list)
+
+
+def run(job: Job, device: torch.device) -> Result:
+    kind = KINDS[job.kind]
+    batch = generate(job.family, job.seed, job.index, kind.rows, kind.groups)
+    trial = Trial(kind.law, batch, device, seed=job.index)
+    return Result({job.kind: len(batch)}, run_checks(trial, kind.checks))
