@@ -15,6 +15,7 @@ class Tolerances(NamedTuple):
         mean: of each mean, relative to it.
         sum_of_means: of their sum, relative to n.
         covariance: of each entry, relative to the largest one.
+        symmetry: of the difference of two entries that must be equal, relative to the largest entry.
         row_sums: of the sum of a row of the covariance, relative to the largest entry and for each group.
         marginal: of log P(X_j = x), as `log_prob`.
         tails: of log P(X_j ≤ x) and log P(X_j > x), as `log_prob`.
@@ -25,6 +26,7 @@ class Tolerances(NamedTuple):
     mean: float
     sum_of_means: float
     covariance: float
+    symmetry: float
     row_sums: float
     marginal: float
     tails: float
@@ -32,10 +34,26 @@ class Tolerances(NamedTuple):
 
 
 FISHER = Tolerances(
-    log_prob=1e-11, mean=1e-11, sum_of_means=8 * EPS, covariance=1e-9, row_sums=8 * EPS, marginal=1e-10, tails=1e-11, entropy=1e-10
+    log_prob=1e-11,
+    mean=1e-11,
+    sum_of_means=32 * EPS,
+    covariance=1e-9,
+    symmetry=32 * EPS,
+    row_sums=32 * EPS,
+    marginal=1e-10,
+    tails=1e-11,
+    entropy=1e-10,
 )
 # Wallenius' urns of few balls, and of any number.
 WALLENIUS_SMALL = Tolerances(
-    log_prob=1e-10, mean=1e-10, sum_of_means=1e-12, covariance=1e-10, row_sums=1e-10, marginal=1e-10, tails=1e-10, entropy=1e-10
+    log_prob=1e-10,
+    mean=1e-10,
+    sum_of_means=1e-12,
+    covariance=1e-10,
+    symmetry=1e-12,
+    row_sums=1e-10,
+    marginal=1e-10,
+    tails=1e-10,
+    entropy=1e-10,
 )
 WALLENIUS = WALLENIUS_SMALL._replace(log_prob=1e-9, covariance=1e-9, marginal=1e-9, tails=1e-9)

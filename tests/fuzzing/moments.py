@@ -17,12 +17,17 @@ def promised(trial: Trial) -> Tolerances:
     return tolerances.FISHER if trial.is_fisher else tolerances.WALLENIUS
 
 
+def rounding(trial: Trial, mean: Floats) -> Floats:
+    """Errors of a mean near a whole number: relative to it below 1, then absolute, until the rounding of a large float64 exceeds that."""
+    size = np.abs(mean)
+    return promised(trial).mean * np.minimum(size, 1) + 8 * EPS * size
+
+
 def check_mean(trial: Trial) -> None:
     mean, batch = trial.get("mean"), trial.batch
     lowest, highest = trial.support
     trial.expect("mean is finite", np.isfinite(mean), "mean[{index}]", mean, "a finite number")
-    # A mean is rounded; it may leave the support by that, not by more.
-    slack = 8 * EPS * highest
+    slack = rounding(trial, highest)
     inside = (mean >= lowest - slack) & (mean <= highest + slack)
     trial.expect("mean lies within the support", inside, "mean[{index}]", mean, np.clip(mean, lowest, highest))
     total = mean.astype(np.longdouble).sum(-1)
@@ -31,11 +36,11 @@ def check_mean(trial: Trial) -> None:
     if trial.is_fisher:
         exact, reference = trial.reference.mean, trial.reference
         # The reference is exact to 1e-15 of m·p, its independent binomial's mean; for a group that is hardly ever drawn that is more.
-        error = promised(trial).mean * exact + 1e-14 * (batch.drawable * reference.p).astype(float)
+        error = promised(trial).mean * exact + 1e-14 * (batch.drawable * reference.p).astype(float) + TINY
         trial.expect("mean is right", np.abs(mean - exact) <= error, "mean[{index}]", mean, exact)
         # Of a group that is nearly always drawn, the few balls left behind are as accurate, but for the rounding of m.
         behind = (batch.drawable * reference.q).astype(float)
-        error = promised(trial).mean * behind + 8 * EPS * batch.drawable
+        error = promised(trial).mean * behind + rounding(trial, batch.drawable)
         trial.expect("mean of nearly full groups is right", np.abs(mean - exact) <= error, "mean[{index}]", mean, exact)
     _check_order_of_shares(trial, mean)
 
@@ -94,15 +99,14 @@ def bounds_of_variance(trial: Trial, mean: Floats) -> tuple[Floats, Floats]:
     Both bounds allow for the rounding of μ, which matters where μ is large.
     """
     lowest, highest = trial.support
-    rounding = (8 * EPS + (0 if trial.is_fisher else promised(trial).mean)) * np.abs(mean)
-    fraction = mean - np.floor(mean)
-    low = np.maximum(0, fraction * (1 - fraction) * (1 - promised(trial).mean) - rounding)
+    error, fraction = rounding(trial, mean), mean - np.floor(mean)
+    low = np.maximum(0, fraction * (1 - fraction) - error)
     if trial.is_fisher:
         above, below, width = mean - lowest, highest - mean, highest - lowest
     else:
         above, below, width = mean, trial.batch.drawable - mean, trial.batch.drawable
     low = np.where(highest == lowest, 0.0, low)
-    high = (np.maximum(above, 0) + rounding) * (np.maximum(below, 0) + rounding) / np.maximum(width, 1)
+    high = (np.maximum(above, 0) + error) * (np.maximum(below, 0) + error) / np.maximum(width, 1)
     return low, np.where(highest == lowest, 0.0, high)
 
 
@@ -113,7 +117,7 @@ def check_covariance(trial: Trial) -> None:
     entry = "covariance_matrix[{index}]"
     trial.expect("covariance is finite", np.isfinite(covariance), entry, covariance, "a finite number")
     largest = np.abs(covariance).max((1, 2), keepdims=True)
-    symmetric = np.abs(covariance - covariance.swapaxes(1, 2)) <= (8 * EPS if trial.is_fisher else 1e-12) * largest
+    symmetric = np.abs(covariance - covariance.swapaxes(1, 2)) <= tolerance.symmetry * largest + TINY
     trial.expect("covariance is symmetric", symmetric, entry, covariance, covariance.swapaxes(1, 2))
     rows = covariance.astype(np.longdouble).sum(-1).astype(float)
     zero = np.abs(rows) <= tolerance.row_sums * trial.batch.groups * largest[..., 0] + TINY
@@ -142,8 +146,8 @@ def _check_exchange(trial: Trial, covariance: Values) -> None:
     both = ratio * left
     largest = np.abs(covariance).max((1, 2), keepdims=True)
     tolerance = promised(trial)
-    rounding = 8 * EPS * sizes[:, :, None] * mean[:, None, :] + 3 * tolerance.mean * np.abs(left) + tolerance.covariance * largest
-    error = ratio * rounding
+    error = 8 * EPS * sizes[:, :, None] * mean[:, None, :] + 3 * tolerance.mean * np.abs(left) + tolerance.covariance * largest
+    error = ratio * error + TINY * sizes[:, :, None] * sizes[:, None, :].astype(float)
     pair = (sizes[:, :, None] > 0) & (sizes[:, None, :] > 0) & ~np.eye(sizes.shape[1], dtype=bool)
     fine = ~pair | (np.abs(both - both.swapaxes(1, 2)) <= error + error.swapaxes(1, 2))
     trial.expect("means and covariances balance every exchange", fine, "covariance_matrix[{index}]", both, both.swapaxes(1, 2))

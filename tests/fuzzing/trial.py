@@ -19,8 +19,9 @@ from fuzzing.limits import TimeLimitError, time_limit
 from fuzzing.reference import Reference
 
 LAWS = {"fisher": FisherHypergeometric, "wallenius": WalleniusHypergeometric}
-MOST_CULPRITS = 3  # isolated when a call on a batch fails as a whole
-LIMIT = 30.0  # seconds of processor time; the slowest batches need five
+MOST_CULPRITS = 2  # isolated when a call on a batch fails as a whole
+# Seconds of processor time for one call on a batch; the slowest need a tenth of it.
+LIMITS = {"fisher": 5.0, "wallenius": 30.0}
 
 Values = NDArray[Any]
 Compute = Callable[[Any, Integers], Tensor]  # of a distribution and the numbers of its rows
@@ -80,8 +81,8 @@ class Trial:
         sizes, draws = self.batch.drawable, self.batch.draws[:, None]
         return np.maximum(0, draws - (sizes.sum(-1, keepdims=True) - sizes)), np.minimum(sizes, draws)
 
-    def alone(self, row: int, copies: int = 1) -> Trial:
-        return Trial(self.law, self.batch.take([row] * copies), self.device, self.seed, self.requires_grad)
+    def alone(self, row: int, copies: int = 1, requires_grad: bool = False) -> Trial:
+        return Trial(self.law, self.batch.take([row] * copies), self.device, self.seed, self.requires_grad or requires_grad)
 
     # ---------------------------------------------------------------------------------------------------------------- computing
 
@@ -98,12 +99,12 @@ class Trial:
 
     def _isolating(self, call: str, compute: Compute) -> Values:
         """Without the urns on which the call fails: they are found by halving the batch."""
-        for _ in range(MOST_CULPRITS):
+        for _ in range(MOST_CULPRITS + 1):
             rows = np.flatnonzero(~self.void)
             if not len(rows):
                 break
             try:
-                found = self._attempt(compute, rows, LIMIT)
+                found = self._attempt(compute, rows, LIMITS[self.law])
             except NotImplementedError:
                 raise
             except Exception:
@@ -122,7 +123,7 @@ class Trial:
             halves = [rows] if len(rows) == 1 else [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
             for half in halves:
                 try:
-                    self._attempt(compute, half, LIMIT / 5)
+                    self._attempt(compute, half, LIMITS[self.law] / 5)
                 except Exception as error:
                     reason = "does not return" if isinstance(error, TimeLimitError) else f"{type(error).__name__}: {error}".split("\n")[0]
                     rows = half
@@ -196,16 +197,16 @@ def _run(trial: Trial, check: Check) -> None:
 
 
 def _reproduced(trial: Trial, check: Check, finding: Finding) -> list[Example]:
-    """The same urns one by one; then as copies, which are too many numbers for tables; else as they were found."""
+    """The same urns one by one; with a derivative, which rules closed forms out; as copies, too many for tables; else as they were found."""
+    copies = NUMBERS_READ // trial.batch.groups + 1
+    ways = [(1, False, ""), (1, True, ""), (copies, False, f"as {copies} copies of the urn")]
     examples = []
     for row, example in zip(sorted(trial.failed[finding.check], key=trial._size), finding.examples, strict=False):
-        copies = NUMBERS_READ // trial.batch.groups + 1
-        for number in (1, copies):
-            single = trial.alone(row, number)
+        for number, requires_grad, note in ways:
+            single = trial.alone(row, number, requires_grad)
             _run(single, check)
             same = next((other for other in single.findings if other.check == finding.check), None)
             if same is not None:
-                note = "" if number == 1 else f"as {number} copies of the urn"
                 examples.append(replace(same.examples[0], note=note))
                 break
         else:
