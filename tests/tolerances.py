@@ -15,6 +15,7 @@ class Tolerances(NamedTuple):
         mean: of each mean, relative to it.
         sum_of_means: of their sum, relative to n.
         covariance: of each entry, relative to the largest one.
+        covariance_floor: of each entry, absolute; it matters where the outcome is all but certain.
         symmetry: of the difference of two entries that must be equal, relative to the largest entry.
         row_sums: of the sum of a row of the covariance, relative to the largest entry and for each group.
         marginal: of log P(X_j = x), as `log_prob`.
@@ -26,6 +27,7 @@ class Tolerances(NamedTuple):
     mean: float
     sum_of_means: float
     covariance: float
+    covariance_floor: float
     symmetry: float
     row_sums: float
     marginal: float
@@ -38,6 +40,7 @@ FISHER = Tolerances(
     mean=1e-11,
     sum_of_means=32 * EPS,
     covariance=1e-9,
+    covariance_floor=1e-300,  # subnormal numbers have few digits
     symmetry=32 * EPS,
     row_sums=32 * EPS,
     marginal=1e-10,
@@ -50,6 +53,7 @@ WALLENIUS_SMALL = Tolerances(
     mean=1e-10,
     sum_of_means=1e-12,
     covariance=1e-10,
+    covariance_floor=1e-14,
     symmetry=1e-12,
     row_sums=1e-10,
     marginal=1e-10,

@@ -270,7 +270,7 @@ FAMILIES: dict[str, Family] = {
     "uneven": Family(_uneven, FEW),
     "everyday": Family(_everyday, FEW),
     "subsets": Family(_subsets, (2, 3, 5, 8, 12, 20, 40, 100)),
-    "many-groups": Family(_ties, (16, 32, 64, 100, 150, 300), rows=32),
+    "many-groups": Family(_ties, (12, 16, 32, 64, 100, 150, 300), rows=32),
     "small": Family(_small, (2, 2, 2, 3, 3, 4, 6, 10), few_numbers=True),
     "shared": Family(_shared, (2, 2, 2, 3, 3, 4, 6, 10)),
     "table": Family(_table, sorted({urn.groups for urn in (*FOUND, *URNS)})),

@@ -29,6 +29,7 @@ class Finding:
     count: int = 0
     families: dict[str, int] = field(default_factory=dict)
     examples: list[Example] = field(default_factory=list)
+    is_of_a_call: bool = False  # that raised or did not return, and was traced to its urn already
 
     def add(self, other: Finding) -> None:
         self.count += other.count

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -39,18 +42,25 @@ WALLENIUS_MOMENTS: tuple[Check, ...] = (
 
 @dataclass(frozen=True)
 class Kind:
-    """A set of checks of one law, and how many urns of how many groups they can bear at once."""
+    """A set of checks of one law.
+
+    Attributes:
+        rows: the most urns of a batch.
+        share: batches of each family in a round.
+        groups: the most groups of an urn.
+    """
 
     law: str
     checks: tuple[Check, ...]
     rows: int
+    share: float
     groups: int = 1000
 
 
 KINDS = {
-    "fisher": Kind("fisher", FISHER, 512),
-    "wallenius": Kind("wallenius", WALLENIUS, 256, 100),
-    "wallenius-moments": Kind("wallenius", WALLENIUS_MOMENTS, 16, 8),
+    "fisher": Kind("fisher", FISHER, 512, 2.0),
+    "wallenius": Kind("wallenius", WALLENIUS, 256, 0.5, 100),
+    "wallenius-moments": Kind("wallenius", WALLENIUS_MOMENTS, 8, 0.5, 12),
 }
 
 
@@ -78,3 +88,14 @@ def run(job: Job, device: torch.device) -> Result:
     batch = generate(job.family, job.seed, job.index, kind.rows, kind.groups)
     trial = Trial(kind.law, batch, device, seed=job.index)
     return Result({job.kind: len(batch)}, run_checks(trial, kind.checks))
+
+
+def schedule(seed: int, kinds: Sequence[str], families: Sequence[str]) -> Iterator[Job]:
+    """Endless rounds over all families; in each round a kind has as many batches of a family as its share says."""
+    made: Counter[tuple[str, str]] = Counter()
+    for turn in itertools.count():
+        for family, kind in itertools.product(families, kinds):
+            share = KINDS[kind].share
+            for _ in range(int((turn + 1) * share) - int(turn * share)):
+                yield Job(kind, family, seed, made[kind, family])
+                made[kind, family] += 1

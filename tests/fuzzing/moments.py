@@ -18,9 +18,9 @@ def promised(trial: Trial) -> Tolerances:
 
 
 def rounding(trial: Trial, mean: Floats) -> Floats:
-    """Errors of a mean near a whole number: relative to it below 1, then absolute, until the rounding of a large float64 exceeds that."""
+    """Errors of a mean near a whole number: relative to it below 1, then absolute, until the rounding of large numbers exceeds that."""
     size = np.abs(mean)
-    return promised(trial).mean * np.minimum(size, 1) + 8 * EPS * size
+    return promised(trial).mean * np.minimum(size, 1) + promised(trial).sum_of_means * size
 
 
 def check_mean(trial: Trial) -> None:
@@ -82,7 +82,7 @@ def check_variance(trial: Trial) -> None:
     trial.expect("variance is not negative", ~(variance < 0), "variance[{index}]", variance, "at least 0")
     low, high = bounds_of_variance(trial, mean)
     largest = np.maximum(variance.max(-1, keepdims=True), 0)
-    slack = promised(trial).covariance * largest + TINY
+    slack = promised(trial).covariance * largest + promised(trial).covariance_floor
     trial.expect("variance is not below what its mean allows", variance >= low - slack, "variance[{index}]", variance, low)
     trial.expect("variance is not above what its mean allows", variance <= high + slack, "variance[{index}]", variance, high)
     if trial.is_fisher:
@@ -95,18 +95,15 @@ def bounds_of_variance(trial: Trial, mean: Floats) -> tuple[Floats, Floats]:
     """A whole number of mean μ has a variance of at least {μ}(1 - {μ}), {μ} its fraction.
 
     A count between a and b is, under Fisher's law, a plus b - a independent Bernoulli variables, because its generating function has real
-    roots only: Var ≤ (μ - a)(b - μ)/(b - a). Under Wallenius' law the balls are negatively associated: Var ≤ μ(1 - μ/m).
-    Both bounds allow for the rounding of μ, which matters where μ is large.
+    roots only: Var ≤ (μ - a)(b - μ)/(b - a). Under Wallenius' law balls of one group may be positively correlated, and only the bound for
+    any variable between a and b holds, without the denominator. The rounding of μ is allowed for; it matters where μ is large.
     """
     lowest, highest = trial.support
     error, fraction = rounding(trial, mean), mean - np.floor(mean)
     low = np.maximum(0, fraction * (1 - fraction) - error)
-    if trial.is_fisher:
-        above, below, width = mean - lowest, highest - mean, highest - lowest
-    else:
-        above, below, width = mean, trial.batch.drawable - mean, trial.batch.drawable
+    width = np.maximum(highest - lowest, 1) if trial.is_fisher else 1
     low = np.where(highest == lowest, 0.0, low)
-    high = (np.maximum(above, 0) + error) * (np.maximum(below, 0) + error) / np.maximum(width, 1)
+    high = (np.maximum(mean - lowest, 0) + error) * (np.maximum(highest - mean, 0) + error) / width
     return low, np.where(highest == lowest, 0.0, high)
 
 
@@ -117,13 +114,14 @@ def check_covariance(trial: Trial) -> None:
     entry = "covariance_matrix[{index}]"
     trial.expect("covariance is finite", np.isfinite(covariance), entry, covariance, "a finite number")
     largest = np.abs(covariance).max((1, 2), keepdims=True)
-    symmetric = np.abs(covariance - covariance.swapaxes(1, 2)) <= tolerance.symmetry * largest + TINY
+    symmetric = np.abs(covariance - covariance.swapaxes(1, 2)) <= tolerance.symmetry * largest + tolerance.covariance_floor
     trial.expect("covariance is symmetric", symmetric, entry, covariance, covariance.swapaxes(1, 2))
     rows = covariance.astype(np.longdouble).sum(-1).astype(float)
-    zero = np.abs(rows) <= tolerance.row_sums * trial.batch.groups * largest[..., 0] + TINY
+    zero = np.abs(rows) <= tolerance.row_sums * trial.batch.groups * largest[..., 0] + tolerance.covariance_floor
     trial.expect("rows of the covariance sum to zero", zero, "covariance_matrix.sum(-1)[{index}]", rows, "0")
-    slack, own = tolerance.covariance * largest, np.eye(trial.batch.groups, dtype=bool)
-    trial.expect("covariance of two groups is not positive", own | ~(covariance > slack), entry, covariance, "at most 0")
+    slack, own = tolerance.covariance * largest + tolerance.covariance_floor, np.eye(trial.batch.groups, dtype=bool)
+    if trial.is_fisher or trial.batch.groups == 2:  # three of Wallenius' groups may be positively correlated
+        trial.expect("covariance of two groups is not positive", own | ~(covariance > slack), entry, covariance, "at most 0")
     variance = np.diagonal(covariance, axis1=1, axis2=2)
     positive = np.maximum(variance, 0)[:, :, None] + slack
     schwarz = covariance**2 <= positive * positive.swapaxes(1, 2) * (1 + 8 * EPS)

@@ -119,7 +119,7 @@ def check_recursion(trial: Trial) -> None:
     earlier = trial.get("log_prob(one ball before)", compute).reshape(possible.shape)
     log_weights = np.where(batch.drawable > 0, batch.exact_log_weights, -np.inf)
     left = (batch.drawable[:, None, :] - counts)[:, :, None, :] + steps
-    with np.errstate(divide="ignore"):
+    with np.errstate(divide="ignore", invalid="ignore"):
         weight_left = np.logaddexp.reduce(np.log(left.astype(np.longdouble)) + log_weights[:, None, None, :], -1)
         own = np.log((batch.drawable[:, None, :] - counts + 1).astype(np.longdouble)) + log_weights[:, None, :]
         terms = np.where(possible, earlier + own - weight_left, -np.inf)

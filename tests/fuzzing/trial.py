@@ -140,7 +140,7 @@ class Trial:
         else:
             where, note = row, ""
         line = f"{written(self.law, self.batch, where, self.device, 1, self.requires_grad)}.{call}  # {reason}"
-        self._report(f"{call.split('(')[0]} {kind}", np.array([where]), [Example(self._size(where), line, note)])
+        self._report(f"{call.split('(')[0]} {kind}", np.array([where]), [Example(self.size(where), line, note)], is_of_a_call=True)
         self.void[where] = True
 
     # ---------------------------------------------------------------------------------------------------------------- reporting
@@ -151,7 +151,7 @@ class Trial:
         rows = np.flatnonzero(bad)
         if not len(rows):
             return
-        smallest = sorted(rows, key=self._size)[:EXAMPLES]
+        smallest = sorted(rows, key=self.size)[:EXAMPLES]
         got = np.broadcast_to(got, fine.shape)
         wanted = expected if isinstance(expected, str) else np.broadcast_to(expected, fine.shape)
         examples = []
@@ -160,14 +160,14 @@ class Trial:
             after = call.format(index=", ".join(map(str, index))) if isinstance(call, str) else call(int(row), index)
             want = wanted if isinstance(wanted, str) else f"{wanted[(row, *index)]:.17g}"
             line = f"{written(self.law, self.batch, row, self.device, 1, self.requires_grad)}.{after}"
-            examples.append(Example(self._size(row), f"{line}  # {got[(row, *index)]:.17g}, expected {want}"))
+            examples.append(Example(self.size(row), f"{line}  # {got[(row, *index)]:.17g}, expected {want}"))
         self._report(check, rows, examples)
 
-    def _report(self, check: str, rows: Integers, examples: Sequence[Example]) -> None:
+    def _report(self, check: str, rows: Integers, examples: Sequence[Example], is_of_a_call: bool = False) -> None:
         self.failed[check] = rows
-        self.findings.append(Finding(self.law, check, len(rows), {self.batch.family: len(rows)}, list(examples)))
+        self.findings.append(Finding(self.law, check, len(rows), {self.batch.family: len(rows)}, list(examples), is_of_a_call))
 
-    def _size(self, row: int) -> tuple[int, int]:
+    def size(self, row: int) -> tuple[int, int]:
         return self.batch.groups, int(self.batch.population[row])
 
 
@@ -180,12 +180,16 @@ Check = Callable[[Trial], None]
 
 def run_checks(trial: Trial, checks: Sequence[Check]) -> list[Finding]:
     """All checks of a batch; urns that fail one are tried alone, since a failure that needs the batch is another mechanism."""
+    singles = _Singles(trial)
     for check in checks:
         before = len(trial.findings)
         _run(trial, check)
         for finding in trial.findings[before:]:
-            if finding.check in trial.failed and len(trial.batch) > 1 and "return" not in finding.check:
-                finding.examples = _reproduced(trial, check, finding)
+            if len(trial.batch) > 1 and not finding.is_of_a_call:
+                rows = sorted(trial.failed[finding.check], key=trial.size)
+                finding.examples = [
+                    singles.reproduced(row, check, finding.check, example) for row, example in zip(rows, finding.examples, strict=False)
+                ]
     return trial.findings
 
 
@@ -196,19 +200,25 @@ def _run(trial: Trial, check: Check) -> None:
         return
 
 
-def _reproduced(trial: Trial, check: Check, finding: Finding) -> list[Example]:
-    """The same urns one by one; with a derivative, which rules closed forms out; as copies, too many for tables; else as they were found."""
-    copies = NUMBERS_READ // trial.batch.groups + 1
-    ways = [(1, False, ""), (1, True, ""), (copies, False, f"as {copies} copies of the urn")]
-    examples = []
-    for row, example in zip(sorted(trial.failed[finding.check], key=trial._size), finding.examples, strict=False):
-        for number, requires_grad, note in ways:
-            single = trial.alone(row, number, requires_grad)
+class _Singles:
+    """Urns of a batch one by one; with a derivative, which rules closed forms out; as copies, which are too many numbers for tables."""
+
+    def __init__(self, trial: Trial) -> None:
+        copies = NUMBERS_READ // trial.batch.groups + 1
+        self.trial = trial
+        self.ways = [(1, False, ""), (1, True, ""), (copies, False, f"as {copies} copies of the urn")]
+        if not trial.is_fisher:  # no closed forms, and copies take long
+            del self.ways[1:]
+        self._trials: dict[tuple[int, int], Trial] = {}
+
+    def reproduced(self, row: int, check: Check, name: str, example: Example) -> Example:
+        for way, (copies, requires_grad, note) in enumerate(self.ways):
+            if (row, way) not in self._trials:
+                self._trials[row, way] = self.trial.alone(row, copies, requires_grad)
+            single = self._trials[row, way]
+            single.findings.clear()
             _run(single, check)
-            same = next((other for other in single.findings if other.check == finding.check), None)
+            same = next((finding for finding in single.findings if finding.check == name), None)
             if same is not None:
-                examples.append(replace(same.examples[0], note=note))
-                break
-        else:
-            examples.append(replace(example, note=f"only in batch {trial.batch.index} of {trial.batch.family}"))
-    return examples
+                return replace(same.examples[0], note=note)
+        return replace(example, note=f"only in batch {self.trial.batch.index} of {self.trial.batch.family}")
