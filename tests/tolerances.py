@@ -38,7 +38,7 @@ class Tolerances(NamedTuple):
 FISHER = Tolerances(
     log_prob=1e-11,
     mean=1e-11,
-    sum_of_means=32 * EPS,
+    sum_of_means=64 * EPS,
     covariance=1e-9,
     covariance_floor=1e-300,  # subnormal numbers have few digits
     symmetry=32 * EPS,

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import functools
 import time
-import warnings
 from collections import Counter
 
 import torch
@@ -17,11 +16,6 @@ from fuzzing.jobs import Job, Result
 from fuzzing.pool import Lost, work_off
 
 JOB_LIMIT = 600.0  # seconds on the clock; jobs take one or two, and a minute where calls have to be ended
-
-
-def start() -> None:
-    torch.set_num_threads(1)  # processes must not compete for the same cores
-    warnings.simplefilter("ignore")
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
@@ -57,7 +51,7 @@ def main(arguments: list[str] | None = None) -> int:
     counts: Counter[str] = Counter()
     findings: list[Finding] = []
     if options.job:
-        start()
+        jobs.prepare()
         kind, family, index = options.job.split(":")
         result = jobs.run(Job(kind, family, options.seed, int(index)), device)
         counts.update(result.counts)
@@ -65,7 +59,7 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         queue = jobs.schedule(options.seed, options.kinds, options.families)
         work = functools.partial(jobs.run, device=device)
-        for job, result in work_off(queue, work, start, options.workers, JOB_LIMIT, options.seconds):
+        for job, result in work_off(queue, work, jobs.prepare, options.workers, JOB_LIMIT, options.seconds):
             found = [lost(job, result.reason)] if isinstance(result, Lost) else result.findings
             if isinstance(result, Result):
                 counts.update(result.counts)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import warnings
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
@@ -81,6 +82,12 @@ class Result:
 
     counts: dict[str, int] = field(default_factory=dict)
     findings: list[Finding] = field(default_factory=list)
+
+
+def prepare() -> None:
+    """Once in every process."""
+    torch.set_num_threads(1)  # processes must not compete for the same cores
+    warnings.simplefilter("ignore")
 
 
 def run(job: Job, device: torch.device) -> Result:

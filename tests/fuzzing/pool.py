@@ -85,6 +85,6 @@ def work_off(jobs: Iterable[Any], work: Work, start: Callable[[], None], workers
 def _received(worker: _Worker) -> Any:
     try:
         return worker.connection.recv()
-    except EOFError:
+    except (EOFError, ConnectionError):
         worker.process.join()
         return Lost(f"the process ended with exit code {worker.process.exitcode}")
