@@ -22,7 +22,6 @@ Arrays = tuple[Integers, Integers, Floats]
 
 MOST_BALLS = 10**12
 NUMBERS_READ = 512  # the library reads at most so many sizes on the CPU and may then use tables
-COUNTS_PER_BATCH = 3072
 
 
 @dataclass(frozen=True)
@@ -115,7 +114,9 @@ def _any_draws(rng: Rng, drawable: Integers) -> Integers:
     """Anything from none to all: in a third of the urns few, in another third all but few."""
     total = drawable.sum(-1)
     few = np.minimum(_log_uniform(rng, 1, np.maximum(total, 1).astype(float), total.shape), total)
-    return np.choose(rng.integers(0, 3, len(total)), [(rng.random(len(total)) * (total + 1)).astype(np.int64), few, total - few]).clip(0, total)
+    return np.choose(rng.integers(0, 3, len(total)), [(rng.random(len(total)) * (total + 1)).astype(np.int64), few, total - few]).clip(
+        0, total
+    )
 
 
 def _boundary_draws(rng: Rng, drawable: Integers, log_weights: Floats, reach: int = 3) -> Integers:
@@ -253,7 +254,6 @@ def _table(rng: Rng, rows: int, groups: int) -> Arrays:
 class Family:
     make: Callable[[Rng, int, int], Arrays]
     groups: Sequence[int]  # one is chosen for each batch
-    rows: int = 512  # at most
     few_numbers: bool = False  # few enough sizes for the library to read them
 
 
@@ -270,19 +270,27 @@ FAMILIES: dict[str, Family] = {
     "uneven": Family(_uneven, FEW),
     "everyday": Family(_everyday, FEW),
     "subsets": Family(_subsets, (2, 3, 5, 8, 12, 20, 40, 100)),
-    "many-groups": Family(_ties, (12, 16, 32, 64, 100, 150, 300), rows=32),
+    "many-groups": Family(_ties, (12, 16, 32, 64, 100, 150, 300)),
     "small": Family(_small, (2, 2, 2, 3, 3, 4, 6, 10), few_numbers=True),
     "shared": Family(_shared, (2, 2, 2, 3, 3, 4, 6, 10)),
     "table": Family(_table, sorted({urn.groups for urn in (*FOUND, *URNS)})),
 }
 
 
-def generate(family: str, seed: int, index: int, most_rows: int = 512, most_groups: int = 1000) -> Batch:
-    """Batch number ``index`` of a family; a quarter of the batches are given by weights, half of the short ones as lists."""
+def groups_of(family: str, fewest: int, most: int) -> list[int]:
+    """Numbers of groups that a family has, within limits."""
+    return [groups for groups in FAMILIES[family].groups if fewest <= groups <= most]
+
+
+def generate(family: str, seed: int, index: int, rows: int = 512, fewest_groups: int = 1, most_groups: int = 1000) -> Batch:
+    """Batch number ``index`` of a family; a quarter of the batches are given by weights, half of the short ones as lists.
+
+    There are so many rows of up to six groups, and fewer of more.
+    """
     rng = np.random.default_rng([seed, zlib.crc32(family.encode()), index])
     chosen = FAMILIES[family]
-    groups = int(rng.choice([c for c in chosen.groups if c <= most_groups]))
-    rows = max(1, min(chosen.rows, most_rows, (NUMBERS_READ if chosen.few_numbers else COUNTS_PER_BATCH) // groups))
-    sizes, draws, log_weights = chosen.make(rng, rows, groups)
+    groups = int(rng.choice(groups_of(family, fewest_groups, most_groups)))
+    numbers = min(6 * rows, NUMBERS_READ) if chosen.few_numbers else 6 * rows
+    sizes, draws, log_weights = chosen.make(rng, max(1, min(rows, numbers // groups)), groups)
     by_weights, as_lists = bool(rng.random() < 0.25), bool(rng.random() < 0.5)
     return Batch(family, index, sizes, draws, log_weights, by_weights, as_lists and sizes.size <= NUMBERS_READ)

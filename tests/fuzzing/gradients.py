@@ -24,7 +24,7 @@ def _slope(trial: Trial, name: str, function) -> Values:
         (gradient,) = torch.autograd.grad(function(urn, rows).sum(), parameter)
         return gradient * parameter.detach() if trial.batch.by_weights else gradient
 
-    return trial.get(f"gradient of {name}", compute)
+    return trial.get(f"gradient of {name}", compute, lambda row: f"{name}  # and its gradient")
 
 
 def _tensor(trial: Trial, values: Values, rows: Integers) -> torch.Tensor:
@@ -39,18 +39,21 @@ def check_slope_of_log_prob(trial: Trial) -> None:
     """Fisher: x - E[x]. Wallenius: zero in the direction of a common factor, and the quotient of differences."""
     counts = counts_of(trial)[:, 1]
     slope = _slope(trial, "log_prob", lambda urn, rows: urn.log_prob(_tensor(trial, counts, rows)))
-    trial.expect("the gradient of log_prob is finite", np.isfinite(slope), f"log_prob({{index}})", slope, "a finite number")
-    call = lambda row, index: f"log_prob({counts[row].tolist()})  # ∂/∂ log ω_{index[0]}:"  # noqa: E731
+
+    def call(row: int, index: tuple[int, ...]) -> str:
+        return f"log_prob({counts[row].tolist()})  # ∂/∂ log ω_{index[0]}:"
+
+    trial.expect("the gradient of log_prob is finite", np.isfinite(slope), call, slope, "a finite number")
     if trial.is_fisher:
         exact = counts - trial.reference.mean
         error = 1e-9 * (np.abs(exact) + np.sqrt(trial.reference.spread)) + 32 * EPS * np.maximum(trial.batch.drawable, 1)
         fine = _never(trial) | (np.abs(slope - exact) <= error)
         trial.expect("the gradient of log_prob is right", fine, call, slope, exact)
     else:
-        mean, spread = fluid(trial.batch)
+        spread = fluid(trial.batch)[1]
         scale = 1e-7 * (1 + np.abs(slope).max(-1) + np.sqrt(spread.max(-1)))
-        total = slope.sum(-1)
-        trial.expect("a common factor has no gradient", np.abs(total) <= scale, "log_prob", total, "0")
+        total = slope.sum(-1, keepdims=True)
+        trial.expect("a common factor has no gradient", np.abs(total) <= scale[:, None], call, total, "0 as the sum over all groups")
 
 
 def check_slope_of_mean(trial: Trial) -> None:
@@ -70,7 +73,9 @@ def check_slope_of_draws(trial: Trial) -> None:
 
 
 def _check_product(trial: Trial, name: str, slope: Values, direction: Floats) -> None:
-    call = lambda row, index: f"{name}  # ∂(x·{direction[row].tolist()})/∂ log ω_{index[0]}:"  # noqa: E731
+    def call(row: int, index: tuple[int, ...]) -> str:
+        return f"{name}  # ∂(x·{direction[row].tolist()})/∂ log ω_{index[0]}:"
+
     trial.expect(f"the gradient of {name} is finite", np.isfinite(slope), call, slope, "a finite number")
     if not trial.is_fisher:
         return

@@ -59,5 +59,3 @@ def check_entropy(trial: Trial) -> None:
     # -log P has a variance of about (c - 1)/2 and exponential tails: 12 deviations of the average are exceeded once in 1e12 urns.
     slack = 12 * np.sqrt(trial.batch.groups / SAMPLES)
     trial.expect("entropy is what draws show", np.abs(entropy - average) <= slack, "entropy()", entropy, average)
-
-

@@ -128,7 +128,9 @@ def check_covariance(trial: Trial) -> None:
     trial.expect("covariance obeys Cauchy and Schwarz", schwarz, entry, covariance, "at most √(Var Var)")
     if trial.is_fisher:
         agree = np.abs(variance - trial.get("variance")) <= slack[..., 0]
-        trial.expect("variance is the diagonal of the covariance", agree, "covariance_matrix.diagonal()[{index}]", variance, trial.get("variance"))
+        trial.expect(
+            "variance is the diagonal of the covariance", agree, "covariance_matrix.diagonal()[{index}]", variance, trial.get("variance")
+        )
         exact, spread = trial.reference.covariance, trial.reference.spread.max(-1)[:, None, None]
         error = tolerance.covariance * np.abs(exact).max((1, 2), keepdims=True) + 1e-13 * spread
         trial.expect("covariance is right", np.abs(covariance - exact) <= error, entry, covariance, exact)

@@ -50,7 +50,9 @@ class _Worker:
         self.connection.close()
 
 
-def work_off(jobs: Iterable[Any], work: Work, start: Callable[[], None], workers: int, limit: float, seconds: float) -> Iterator[tuple[Any, Any]]:
+def work_off(
+    jobs: Iterable[Any], work: Work, start: Callable[[], None], workers: int, limit: float, seconds: float
+) -> Iterator[tuple[Any, Any]]:
     """Pairs of a job and its result, as they finish; no new job begins after so many seconds, and none takes longer than the limit."""
     queue, end = iter(jobs), time.monotonic() + seconds
     team = [_Worker(work, start) for _ in range(workers)]

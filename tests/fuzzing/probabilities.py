@@ -37,7 +37,7 @@ def log_probs(trial: Trial, name: str, counts: Integers) -> Values:
     def compute(urn, rows: Integers) -> torch.Tensor:
         return urn.log_prob(torch.tensor(counts[rows], device=trial.device).movedim(1, 0)).movedim(0, 1)
 
-    return trial.get(f"log_prob({name})", compute)
+    return trial.get(f"log_prob({name})", compute, lambda row: f"log_prob({counts[row].tolist()})")
 
 
 def allowed(trial: Trial, counts: Integers, exact: Floats) -> Floats:
@@ -99,7 +99,7 @@ def check_neighbours(trial: Trial) -> None:
 
 
 def check_recursion(trial: Trial) -> None:
-    """Wallenius: the last ball came from some group, so P_n(x) = Σ_j P_{n-1}(x - e_j) ω_j (m_j - x_j + 1) / Σ_i ω_i (m_i - x_i + [i = j])."""
+    """The last ball came from some group (Wallenius): P_n(x) = Σ_j P_{n-1}(x - e_j) ω_j (m_j - x_j + 1) / Σ_i ω_i (m_i - x_i + [i = j])."""
     batch = trial.batch
     if trial.is_fisher or batch.groups > MOST_RECURSION:
         return

@@ -26,7 +26,7 @@ BISECTIONS = 80
 def exceptions(log_odds: Extended, sizes: Integers) -> tuple[Integers, Extended]:
     """How many balls of each group are drawn as a rule (all or none), and how many are, on average, the exception to it."""
     often = log_odds > 0
-    with np.errstate(under="ignore"):
+    with np.errstate(under="ignore", over="ignore"):
         rare = sizes / (1 + np.exp(np.abs(log_odds)))
     return np.where(often, sizes, 0), np.where(often, -rare, rare)
 
@@ -129,9 +129,7 @@ class Reference:
 # Binomial probabilities (Loader 2000): no term is larger than the result
 # --------------------------------------------------------------------------------------------------------------------------------
 
-_EXACT = np.array(
-    [0.0] + [math.log(math.factorial(k)) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi) for k in range(1, 17)]
-)
+_EXACT = np.array([0.0] + [math.log(math.factorial(k)) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi) for k in range(1, 17)])
 
 
 def stirling_error(n: Extended) -> Extended:

@@ -35,7 +35,8 @@ def check_tilt(trial: Trial) -> None:
     deviation = np.sqrt((batch.drawable * odds / (1 + odds) ** 2).sum(-1))
     empty = ~held.any(-1)
     fine = empty | (np.abs(missed) <= DEVIATIONS * deviation)
-    trial.expect("the tilt meets its target", fine, _written(batch), missed / np.maximum(deviation, 1e-300), "a deviation of 0.01 at most")
+    found = missed / np.maximum(deviation, 1e-300)
+    trial.expect("the tilt meets its target", fine, _written(batch), found, f"{DEVIATIONS} at most", is_complete=True)
 
 
 def _written(batch: Batch):
@@ -44,6 +45,6 @@ def _written(batch: Batch):
             f"torch.tensor({values}, dtype=torch.float64)".replace("inf", "torch.inf")
             for values in (batch.log_weights[row].tolist(), batch.group_sizes[row].tolist(), batch.draws[row].tolist())
         )
-        return f"tilted  # log_tilt({tensors}): in deviations,"
+        return f"diffurn.exact.log_tilt({tensors})  # misses its target, in deviations, by"
 
     return call

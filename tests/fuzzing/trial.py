@@ -37,13 +37,11 @@ def build(law: str, batch: Batch, device: torch.device, requires_grad: bool = Fa
     return LAWS[law](sizes, draws, **{"weights" if batch.by_weights else "log_weights": parameter})
 
 
-def written(law: str, batch: Batch, row: int, device: torch.device, copies: int = 1, requires_grad: bool = False) -> str:
+def written(law: str, batch: Batch, row: int, device: torch.device, requires_grad: bool = False) -> str:
     """The constructor's call for one urn, to paste into Python."""
     parameter = "weights" if batch.by_weights else "log_weights"
     sizes, draws = _list(batch.group_sizes[row]), str(batch.draws[row])
     options = ["dtype=torch.float64"] + ["requires_grad=True"] * requires_grad + [f"device={str(device)!r}"] * (device.type != "cpu")
-    if copies > 1:
-        sizes, draws = f"[{sizes}] * {copies}", f"[{draws}] * {copies}"
     values = ", ".join([_list((batch.weights if batch.by_weights else batch.log_weights)[row]), *options])
     return f"{LAWS[law].__name__}({sizes}, {draws}, {parameter}=torch.tensor({values}))"
 
@@ -86,10 +84,13 @@ class Trial:
 
     # ---------------------------------------------------------------------------------------------------------------- computing
 
-    def get(self, call: str, compute: Compute | None = None) -> Values:
-        """A property such as ``mean``, or what ``compute`` makes of the distribution; batch first, NaN for urns that are void."""
+    def get(self, call: str, compute: Compute | None = None, shown: Callable[[int], str] | None = None) -> Values:
+        """A property such as ``mean``, or what ``compute`` makes of the distribution; batch first, NaN for urns that are void.
+
+        ``shown`` writes the call for one row, where ``call`` itself is not what to paste into Python.
+        """
         if call not in self._cache:
-            self._cache[call] = self._isolating(call, compute or (lambda urn, rows: getattr(urn, call)))
+            self._cache[call] = self._isolating(call, compute or (lambda urn, rows: getattr(urn, call)), shown or (lambda row: call))
         return self._cache[call]
 
     def _attempt(self, compute: Compute, rows: Integers, limit: float) -> Values:
@@ -97,7 +98,7 @@ class Trial:
             result = compute(build(self.law, self.batch.take(rows), self.device, self.requires_grad), rows)
             return result.detach().cpu().numpy()
 
-    def _isolating(self, call: str, compute: Compute) -> Values:
+    def _isolating(self, call: str, compute: Compute, shown: Callable[[int], str]) -> Values:
         """Without the urns on which the call fails: they are found by halving the batch."""
         for _ in range(MOST_CULPRITS + 1):
             rows = np.flatnonzero(~self.void)
@@ -108,7 +109,7 @@ class Trial:
             except NotImplementedError:
                 raise
             except Exception:
-                self._void(call, *self._culprit(compute, rows))
+                self._void(call, shown, *self._culprit(compute, rows))
                 continue
             result = np.full((len(self.batch), *found.shape[1:]), np.nan)
             result[rows] = found
@@ -133,20 +134,23 @@ class Trial:
             if len(rows) == 1:
                 return int(rows[0]), reason
 
-    def _void(self, call: str, row: int | None, reason: str) -> None:
+    def _void(self, call: str, shown: Callable[[int], str], row: int | None, reason: str) -> None:
         kind = "does not return" if reason == "does not return" else "raises"
         if row is None:
             where, note = int(np.flatnonzero(~self.void)[0]), f"only in batch {self.batch.index} of {self.batch.family}"
         else:
             where, note = row, ""
-        line = f"{written(self.law, self.batch, where, self.device, 1, self.requires_grad)}.{call}  # {reason}"
+        line = f"{self.written(where)}.{shown(where)}  # {reason}"
         self._report(f"{call.split('(')[0]} {kind}", np.array([where]), [Example(self.size(where), line, note)], is_of_a_call=True)
         self.void[where] = True
 
     # ---------------------------------------------------------------------------------------------------------------- reporting
 
-    def expect(self, check: str, fine: Values, call: Call, got: Values, expected: Values | str) -> None:
-        """Reports the urns for which ``fine``, of shape (B, ...), does not hold everywhere; NaN compares false and is found."""
+    def expect(self, check: str, fine: Values, call: Call, got: Values, expected: Values | str, is_complete: bool = False) -> None:
+        """Reports the urns for which ``fine``, of shape (B, ...), does not hold everywhere; NaN compares false and is found.
+
+        ``call`` is what a reader has to evaluate: of the distribution, unless it ``is_complete`` in itself.
+        """
         bad = ~fine.reshape(len(self.batch), -1).all(1) & ~self.void
         rows = np.flatnonzero(bad)
         if not len(rows):
@@ -159,13 +163,16 @@ class Trial:
             index = tuple(int(i) for i in np.argwhere(~fine[row])[0])
             after = call.format(index=", ".join(map(str, index))) if isinstance(call, str) else call(int(row), index)
             want = wanted if isinstance(wanted, str) else f"{wanted[(row, *index)]:.17g}"
-            line = f"{written(self.law, self.batch, row, self.device, 1, self.requires_grad)}.{after}"
+            line = after if is_complete else f"{self.written(row)}.{after}"
             examples.append(Example(self.size(row), f"{line}  # {got[(row, *index)]:.17g}, expected {want}"))
         self._report(check, rows, examples)
 
     def _report(self, check: str, rows: Integers, examples: Sequence[Example], is_of_a_call: bool = False) -> None:
         self.failed[check] = rows
         self.findings.append(Finding(self.law, check, len(rows), {self.batch.family: len(rows)}, list(examples), is_of_a_call))
+
+    def written(self, row: int) -> str:
+        return written(self.law, self.batch, row, self.device, self.requires_grad)
 
     def size(self, row: int) -> tuple[int, int]:
         return self.batch.groups, int(self.batch.population[row])
