@@ -34,18 +34,18 @@ def _draw_in_chunks(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> 
 
 
 def _draw_rows(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    counts = torch.empty_like(group_sizes)
+    counts, asked = torch.empty_like(group_sizes), draws
     row = torch.arange(len(draws), device=draws.device)
     rates = torch.exp(log_weights)
     # What has arrived before the interval and within it, and the interval's length: all of time, to begin with.
     before, within, length = torch.zeros_like(group_sizes), group_sizes, torch.full_like(draws, torch.inf)
     for _ in range(_MOST_ROUNDS):
         needed, available = draws - before.sum(-1), within.sum(-1)
-        finished = (needed == 0) | (needed == available) | needed.isnan()
-        counts[row[finished]] = (before + within * (needed == available).unsqueeze(-1) + 0 * needed.unsqueeze(-1))[finished]
+        finished = ~(needed > 0) | (needed == available)  # True for NaN
+        counts[row[finished]] = (before + within * (needed == available).unsqueeze(-1))[finished]
         pending = torch.nonzero(~finished).squeeze(-1)
         if not len(pending):
-            return counts
+            return counts + 0 * asked.unsqueeze(-1)
         row, rates, before, within, length, draws, needed = (x[pending] for x in (row, rates, before, within, length, draws, needed))
         guess = _time_of(needed, rates, within, length, _STEPS_OF_A_GUESS)
         early = torch.binomial(within, _share_before(guess, rates, length))

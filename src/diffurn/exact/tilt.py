@@ -68,16 +68,17 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     low = ((target - upto + size).clamp(min=0.5) / (total - target).clamp(min=0.5)).log()
     high = (target / (upto - target).clamp(min=0.5)).log()
     low, high = low - 1, high + 1  # rounding must not put a root that lies on a bound outside
-    equation = _Equation(log_weights - anchor.unsqueeze(-1), group_sizes, total, target)
+    equation = _Equation(log_weights - anchor.unsqueeze(-1), group_sizes, total, target, group_sizes.new_ones(group_sizes.shape[-1]))
     if can_read(total):
         shift, settled = equation.newton(equation.guess(), low, high, HASTY_STEPS, looking=True)
         if settled:
-            return shift - anchor
+            return torch.where(total > 0, shift - anchor, 0.0)  # without balls any tilt is right
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         too_low = equation.step(middle).excess < 0
         low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
-    return equation.newton(0.5 * (low + high), low, high, NEWTON_STEPS, looking=False)[0] - anchor
+    shift, _ = equation.newton(0.5 * (low + high), low, high, NEWTON_STEPS, looking=False)
+    return torch.where(total > 0, shift - anchor, 0.0)
 
 
 def holder_of(ball: Tensor, log_weights: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -107,13 +108,13 @@ class _Equation(NamedTuple):
     group_sizes: Tensor
     total: Tensor
     target: Tensor
+    ones: Tensor  # (c,)
 
     def guess(self) -> Tensor:
         """The root if log-weights were normally distributed over balls (and σ the probit function of the same slope)."""
-        ones, relative = self.group_sizes.new_ones(self.group_sizes.shape[-1]), self.relative.clamp(-99, 99)
-        balls = self.total.clamp(min=1)
-        centre = (self.group_sizes * relative) @ ones / balls
-        spread = (self.group_sizes * (relative - centre.unsqueeze(-1)).square()) @ ones / balls
+        relative, balls = self.relative.clamp(-99, 99), self.total.clamp(min=1)
+        centre = (self.group_sizes * relative) @ self.ones / balls
+        spread = (self.group_sizes * (relative - centre.unsqueeze(-1)).square()) @ self.ones / balls
         log_odds = (self.target / (self.total - self.target).clamp(min=0.5)).log()
         return log_odds * (1 + spread * (math.pi / 8)).sqrt() - centre
 
@@ -129,17 +130,17 @@ class _Equation(NamedTuple):
 
     def step(self, shift: Tensor) -> _Step:
         """Without cancellation. The slope h' is exact at the root and within ½ to 2 elsewhere, as derived above."""
-        log_odds, ones = self.relative + shift.unsqueeze(-1), self.group_sizes.new_ones(self.group_sizes.shape[-1])
+        log_odds = self.relative + shift.unsqueeze(-1)
         rarer = torch.sigmoid(torch.copysign(log_odds, -1.0))
         exceptions = self.group_sizes * rarer
-        both, difference = exceptions @ ones, torch.copysign(exceptions, log_odds) @ ones  # E + D, D - E
-        variance = both - (exceptions * rarer) @ ones
-        missing = self.target - 0.5 * (self.total + torch.copysign(self.group_sizes, log_odds) @ ones)  # t
-        drawn, left, smallest = 0.5 * (both - difference), 0.5 * (both + difference), both * ROUNDING
-        rising, falling = (drawn + (-missing).clamp(min=0)).maximum(smallest), (left + missing.clamp(min=0)).maximum(smallest)
+        both, difference = exceptions @ self.ones, torch.copysign(exceptions, log_odds) @ self.ones  # E + D, D - E
+        variance = both - (exceptions * rarer) @ self.ones
+        # Twice t, E and D, which spares halving them: Σ_common m is half of Σ m + Σ ±m.
+        missing = (2 * self.target - self.total) - torch.copysign(self.group_sizes, log_odds) @ self.ones
+        drawn, left, short, smallest = both - difference, both + difference, missing.clamp(min=0), both * ROUNDING
+        rising, falling = (drawn + (short - missing)).maximum(smallest), (left + short).maximum(smallest)
         slope = variance * (drawn / rising + left / falling)
-        newton = (rising / falling).log() * both / slope
-        return _Step(torch.where(self.total > 0, newton, 0.0), -(difference + missing), variance)  # without balls any tilt is right
+        return _Step((rising / falling).log() * both / slope, -0.5 * missing - difference, variance)
 
 
 def surplus(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

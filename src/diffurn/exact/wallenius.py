@@ -31,6 +31,7 @@ from diffurn.exact.times import (
     saturation,
     time_grid,
 )
+from diffurn.exact.tracing import can_read
 
 
 @dataclass(frozen=True)
@@ -71,8 +72,11 @@ class _State:
         at_peak = arrived(log_at_peak)
         # log (1 - e^-y) / (1 - e^-y*): relative to y* while that is small, by subtraction where y* has long saturated.
         relative = torch.log1p((-torch.expm1(-at_peak * torch.expm1(distance).unsqueeze(-1))) / torch.expm1(at_peak.clamp(max=50.0)))
-        subtracted = log_share_arrived(self.log_times(u)) - log_share_arrived(log_at_peak)
-        gain = torch.where((distance.abs().unsqueeze(-1) < 0.5) & (at_peak < 50), relative, subtracted)
+        near = (distance.abs().unsqueeze(-1) < 0.5) & (at_peak < 50)
+        if can_read(near) and bool(near.all()):
+            gain = relative
+        else:
+            gain = torch.where(near, relative, log_share_arrived(self.log_times(u)) - log_share_arrived(log_at_peak))
         gain = torch.where(self.counts.unsqueeze(-2) > 0, self.counts.unsqueeze(-2) * gain, 0.0).sum(-1)
         return distance + gain - torch.exp(self.log_rate + peak).unsqueeze(-1) * torch.expm1(distance)
 
