@@ -109,6 +109,39 @@ def test_log_probabilities_of_almost_sure_outcomes_are_not_above_zero(
     assert -1e-9 <= law.log_prob(float64(counts, device=device)).item() <= 0
 
 
+@pytest.mark.parametrize(
+    ("sizes", "draws", "weights", "count"),
+    [
+        ((103228, 278745464), 278745466, (8.241152146216273e-06, 1.114829581276927), 30),
+        ((13420, 13420), 26800, (1.0, 1.0), 13395),
+        ((5388, 43391820), 43391900, (1e-9, 1.0), 100),
+    ],
+)
+def test_tails_are_sums_of_probabilities_where_almost_all_balls_are_drawn(
+    sizes: tuple[int, int], draws: int, weights: tuple[float, float], count: int, device: torch.device
+) -> None:
+    law = WalleniusHypergeometric(sizes, draws, weights=float64(weights, device=device))
+    first = torch.arange(max(0, draws - sizes[1]), min(sizes[0], draws) + 1, dtype=torch.float64, device=device)[:30_000]
+    log_prob = law.log_prob(torch.stack([first, draws - first], -1))
+    lower, upper = (torch.logsumexp(log_prob[side], 0).item() for side in (first <= count, first > count))
+    counts = float64([count, 0], device=device)
+    assert law.log_cdf(counts)[0].item() == pytest.approx(lower, rel=1e-8, abs=1e-12)
+    assert law.log_sf(counts)[0].item() == pytest.approx(upper, rel=1e-8, abs=1e-12)
+
+
+def test_the_log_normalizer_of_huge_urns_keeps_its_digits(device: torch.device) -> None:
+    """Of one group it is a binomial coefficient: here 460,320,997,600 over 12."""
+    law = FisherHypergeometric([460320997600], 460320997588, log_weights=torch.zeros(1, dtype=torch.float64, device=device))
+    assert law.log_normalizer.item() == pytest.approx(math.log(math.comb(460320997600, 12)), rel=1e-13)
+
+
+def test_an_urn_of_weights_zero_from_which_nothing_is_drawn_is_certain(device: torch.device) -> None:
+    weights = torch.zeros(3, dtype=torch.float64, device=device, requires_grad=True)
+    law = FisherHypergeometric([7, 2000, 283], 0, weights=weights)
+    assert law.log_prob(float64([0.0, 0.0, 0.0], device=device)).item() == pytest.approx(0.0, abs=1e-12)
+    assert law.rsample().tolist() == [0.0, 0.0, 0.0]
+
+
 def test_groups_further_apart_than_float64_reaches_stay_apart(device: torch.device) -> None:
     """Of balls a, b, c with weights 1, e^-700, e^-1400 the first two are a and c with probability e^-700: b and c race at odds of e^700."""
     law = WalleniusHypergeometric([1, 1, 1], 2, log_weights=float64([0.0, -700.0, -1400.0], device=device))

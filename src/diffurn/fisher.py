@@ -83,13 +83,13 @@ class FisherHypergeometric(Urn):
     def _with_log_tilt(self) -> tuple[exact.TiltedUrn, Tensor]:
         group_sizes, draws = self.group_sizes.double(), self._draws_or_nan()
         parameter: Tensor = getattr(self, self._parameter).double()
-        log_tilt = exact.log_tilt(self._as_log_weights(parameter.detach()), group_sizes, draws)
-        tilt = log_tilt.unsqueeze(-1)
         if self._keeps_weight_zero():
-            return exact.TiltedUrn(_without_zeros(parameter).log() + tilt, group_sizes, draws), log_tilt
-        never = self._never_drawn()
-        log_weights = self._as_log_weights(parameter).masked_fill(never, 0.0)
-        return exact.TiltedUrn(log_weights + tilt, group_sizes.masked_fill(never, 0.0), draws), log_tilt
+            log_weights = _without_zeros(parameter).log()
+        else:
+            never = self._never_drawn()
+            log_weights, group_sizes = self._as_log_weights(parameter).masked_fill(never, 0.0), group_sizes.masked_fill(never, 0.0)
+        log_tilt = exact.log_tilt(log_weights.detach(), group_sizes, draws)
+        return exact.TiltedUrn(log_weights + log_tilt.unsqueeze(-1), group_sizes, draws), log_tilt
 
     def _keeps_weight_zero(self) -> bool:
         """Whether groups of weight zero stay in the urn, by `_without_zeros`, for the sake of their derivatives in ω.
@@ -147,8 +147,12 @@ class FisherHypergeometric(Urn):
     def log_normalizer(self) -> Tensor:
         r"""log Z, with Z the coefficient of :math:`z^n` in :math:`\prod_j (1 + ω_j z)^{m_j}`; its gradient in log ω is the mean."""
         (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
-        scale = (group_sizes * softplus(log_odds, threshold=50)).sum(-1) - draws * log_tilt
-        return self._or_nan(scale + exact.log_mass(log_odds, group_sizes, draws))
+        # Σ m log(1 + rω) - n log r cancels; balls drawn more often than not count by their weight and by the odds against them instead.
+        common = log_odds > 0
+        often = torch.where(common, group_sizes, 0.0)
+        weights = (often * (log_odds - log_tilt.unsqueeze(-1))).sum(-1) + (often.sum(-1) - draws) * log_tilt
+        odds = (group_sizes * softplus(torch.where(common, -log_odds, log_odds), threshold=50)).sum(-1)
+        return self._or_nan(weights + odds + exact.log_mass(log_odds, group_sizes, draws))
 
     @property
     def mean(self) -> Tensor:

@@ -224,10 +224,12 @@ def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
     sizes, open_ended = with_a_ball_left(group_sizes, draws)
     work = NODES[1] * log_weights.shape[-1] ** 2
     moment = integrate(_grid, _covariance, log_weights, sizes, draws, events=(1, 1, 0), work=work)
-    # Counts are negatively correlated, and rows sum to zero: what rounding adds where the outcome is almost sure must not say otherwise.
-    own = torch.eye(sizes.shape[-1], dtype=torch.bool, device=sizes.device)
-    others = torch.where(own | ~open_ended[..., None, None], 0.0, moment.clamp(max=0))
-    return torch.where(own, -others.sum(-1, keepdim=True), others)
+    # Rows sum to zero. The largest group, whose rounding errors are the largest, gets what the others leave.
+    largest = torch.nn.functional.one_hot(sizes.argmax(-1), sizes.shape[-1]).to(sizes.dtype)
+    across = largest.unsqueeze(-1)
+    moment = torch.where(open_ended[..., None, None] & (across == 0) & (across.mT == 0), moment, 0.0)
+    sums = moment.sum(-1, keepdim=True)
+    return moment - sums * across.mT - across * sums.mT + sums.sum(-2, keepdim=True) * across * across.mT
 
 
 def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:

@@ -15,8 +15,8 @@ from diffurn.exact.tracing import reading_numbers
 
 # Rows in flight at once: enough to keep the vector units busy, few enough to stay in the cache.
 _COUNTS = 1 << 17
-# Of Newton's method: a rough guess is soon followed by another, a time that is wanted for itself by none.
-_STEPS_OF_A_GUESS, _STEPS = 2, 8
+# Of Newton's method: a rough guess is soon followed by another.
+_STEPS_OF_A_GUESS = 2
 # A guess halves what is left on average: this many rounds are never reached.
 _MOST_ROUNDS = 10_000
 
@@ -47,7 +47,7 @@ def _draw_rows(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
         if not len(pending):
             return counts + 0 * asked.unsqueeze(-1)
         row, rates, before, within, length, draws, needed = (x[pending] for x in (row, rates, before, within, length, draws, needed))
-        guess = _time_of(needed, rates, within, length, _STEPS_OF_A_GUESS)
+        guess = _time_of(needed, rates, within, length)
         early = torch.binomial(within, _share_before(guess, rates, length))
         too_early = (early.sum(-1) <= needed).unsqueeze(-1)  # the interval begins at the guess, otherwise it ends there
         before, within = torch.where(too_early, before + early, before), torch.where(too_early, within - early, early)
@@ -61,7 +61,7 @@ def _share_before(time: Tensor, rates: Tensor, length: Tensor) -> Tensor:
     return torch.where(rates == 0, (time / length).unsqueeze(-1), share).clamp(0, 1)
 
 
-def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor, steps: int) -> Tensor:
+def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor) -> Tensor:
     """A time by which about the needed number has arrived: any time will do, a good one saves looks.
 
     The expected number of arrivals is concave in time, so Newton's method comes from the left and never overshoots.
@@ -69,14 +69,8 @@ def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor, step
     arriving = torch.expm1(-rates * length.unsqueeze(-1)).neg()
     pace = torch.where(within > 0, within * rates / arriving, 0.0)  # at time zero
     time = needed / pace.sum(-1)
-    for _ in range(steps):
+    for _ in range(_STEPS_OF_A_GUESS):
         expected = (within * _share_before(time, rates, length)).sum(-1)
         current_pace = (pace * torch.exp(-rates * time.unsqueeze(-1))).sum(-1)
         time = time + (needed - expected).clamp(min=0) / current_pace.clamp(min=torch.finfo(time.dtype).tiny)
     return torch.minimum(time, 0.5 * (length + time))  # stays inside the interval
-
-
-def expected_shares(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """The share of each group that has arrived at the time by which n arrivals are expected, ``(..., c)``."""
-    rates, length = torch.exp(log_weights), torch.full_like(draws, torch.inf)
-    return _share_before(_time_of(draws, rates, group_sizes, length, _STEPS), rates, length)

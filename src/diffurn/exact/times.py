@@ -94,7 +94,7 @@ def time_grid(
     """
 
     width = 1 / torch.sqrt(2 * draws + 2)
-    peak = _root_of_decreasing(slope, low, high, 0.1 * width)
+    peak = root_of_decreasing(slope, low, high, 0.1 * width)
     bottom = log_density(peak.unsqueeze(-1)).squeeze(-1) - depth
     # It falls to the left at slope one or more, to the right like exp(-e^u).
     left, right = _reaches(log_density, peak, bottom, 6 * width, longest=(depth + 6, 5.0))
@@ -112,7 +112,7 @@ def _shrunk(is_before: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, ti
     return low, high
 
 
-def _root_of_decreasing(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor:
+def root_of_decreasing(function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, tolerance: Tensor) -> Tensor:
     """About the root of a decreasing function: sections, then regula falsi with the Illinois rule and, every third step, a bisection."""
     low, high = _shrunk(lambda u: function(u) > 0, low, high, _ROOT_SECTIONS)
     at_low, at_high = function(torch.stack([low, high], -1)).unbind(-1)

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from diffurn.exact.arrivals import marginal_log_prob, with_a_ball_left
-from diffurn.exact.race import expected_shares
 from diffurn.exact.tails import SHORT, gram_rule, log_complement
+from diffurn.exact.times import arrived, root_of_decreasing
 from diffurn.exact.tracing import can_check
 
 # What lies further out is left away, and by how much the typical variance may be too small.
@@ -44,10 +44,22 @@ def log_tails(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor
 
 def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
     """The counts, and about their variances, at the time by which n draws are expected."""
-    share = expected_shares(log_weights.detach(), group_sizes, draws)
-    own = group_sizes * share * (1 - share)
+    log_weights = log_weights.detach()
+    some = group_sizes > 0
+    left, slowest = group_sizes.sum(-1) - draws, torch.where(some, log_weights, torch.inf).amin(-1)
+
+    def too_many_left(u: Tensor) -> Tensor:
+        waiting = torch.exp(-arrived(log_weights.unsqueeze(-2) + u.unsqueeze(-1)))
+        return (group_sizes.unsqueeze(-2) * waiting).sum(-1) - left.unsqueeze(-1)
+
+    # By time s at most s Σωm balls have arrived, and at most N e^-ωs are left of those that are slowest or faster.
+    low = torch.log(draws.clamp(min=0.5)) - torch.logsumexp(torch.where(some, log_weights + group_sizes.log(), -torch.inf), -1)
+    high = torch.log(torch.log(group_sizes.sum(-1) / left)) - slowest
+    u = root_of_decreasing(too_many_left, low - 1, high + 1, torch.full_like(low, 1e-6))
+    y = arrived(log_weights + u.unsqueeze(-1))
+    drawn, own = -torch.expm1(-y) * group_sizes, -torch.expm1(-y) * torch.exp(-y) * group_sizes
     others = own.sum(-1, keepdim=True) - own
-    return group_sizes * share, _MARGIN * own * others / (own + others).clamp(min=1e-300) + 1
+    return drawn, _MARGIN * own * others / (own + others).clamp(min=1e-300) + 1
 
 
 def _rule(length: Tensor) -> tuple[Tensor, Tensor]:
