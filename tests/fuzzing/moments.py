@@ -10,7 +10,7 @@ from fuzzing.trial import Trial, Values
 from tolerances import EPS, Tolerances
 
 MOST_GROUPS = 12  # of a covariance matrix
-TINY = 1e-300  # subnormal numbers have few digits
+TINY = 1e-290  # 10¹² balls times the smallest number with all its digits
 
 
 def promised(trial: Trial) -> Tolerances:
