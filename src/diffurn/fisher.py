@@ -150,7 +150,9 @@ class FisherHypergeometric(Urn):
         # Σ m log(1 + rω) - n log r cancels; balls drawn more often than not count by their weight and by the odds against them instead.
         common = log_odds > 0
         often = torch.where(common, group_sizes, 0.0)
-        weights = (often * (log_odds - log_tilt.unsqueeze(-1))).sum(-1) + (often.sum(-1) - draws) * log_tilt
+        parameter: Tensor = getattr(self, self._parameter).double()
+        log_weights = self._as_log_weights(torch.where(common, parameter, 1.0))
+        weights = (often * log_weights).sum(-1) + (often.sum(-1) - draws) * log_tilt
         odds = (group_sizes * softplus(torch.where(common, -log_odds, log_odds), threshold=50)).sum(-1)
         return self._or_nan(weights + odds + exact.log_mass(log_odds, group_sizes, draws))
 

@@ -229,7 +229,8 @@ def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
     across = largest.unsqueeze(-1)
     moment = torch.where(open_ended[..., None, None] & (across == 0) & (across.mT == 0), moment, 0.0)
     sums = moment.sum(-1, keepdim=True)
-    return moment - sums * across.mT - across * sums.mT + sums.sum(-2, keepdim=True) * across * across.mT
+    of_largest = sums.sum(-2, keepdim=True).clamp(min=0)
+    return moment - sums * across.mT - across * sums.mT + of_largest * across * across.mT
 
 
 def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:

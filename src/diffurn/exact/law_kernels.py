@@ -142,7 +142,7 @@ def _log_tilt(log_weights, group_sizes, draws, first, exists, groups, GROUPS: tl
         pending = unsettled
         steps += 1
     shift = tl.where(draws == draws, shift, float("nan"))
-    return shift - anchor
+    return tl.where(total > 0.0, shift - anchor, 0.0 * draws)  # without balls any tilt is right
 
 
 @triton.jit

@@ -72,13 +72,13 @@ def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     if can_read(total):
         shift, settled = equation.newton(equation.guess(), low, high, HASTY_STEPS, looking=True)
         if settled:
-            return torch.where(total > 0, shift - anchor, 0.0)  # without balls any tilt is right
+            return torch.where(total > 0, shift - anchor, 0.0 * draws)  # without balls any tilt is right
     for _ in range(BISECTIONS):
         middle = 0.5 * (low + high)
         too_low = equation.step(middle).excess < 0
         low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
     shift, _ = equation.newton(0.5 * (low + high), low, high, NEWTON_STEPS, looking=False)
-    return torch.where(total > 0, shift - anchor, 0.0)
+    return torch.where(total > 0, shift - anchor, 0.0 * draws)
 
 
 def holder_of(ball: Tensor, log_weights: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor, Tensor]:

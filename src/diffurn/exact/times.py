@@ -147,11 +147,22 @@ def _reaches(
     return left, right
 
 
+def is_unresolved(log_density: Tensor) -> Tensor:
+    """Whether nodes (..., T) are too far apart for the steepest edge of a log-density that matters: shape (...).
+
+    An edge between two nodes may agree with its half by accident. Where the density is above e^-28 of its largest value, second differences
+    stay below 3 for the integrands that few nodes are enough for, and are larger where groups run out one long after the other.
+    """
+    bend = log_density.diff(n=2, dim=-1).abs()
+    matters = log_density[..., 1:-1] > log_density.amax(-1, keepdim=True) - 28
+    return (matters & (bend > 6)).any(-1)
+
+
 def averages_on_grid(log_density: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
     """Averages of values ``(..., T, k)`` over a density ``(..., T)``, and how far, relatively, those over every second node are."""
     fine, coarse = ((torch.softmax(log_density[..., ::step], -1).unsqueeze(-1) * values[..., ::step, :]).sum(-2) for step in (1, 2))
     apart = (fine - coarse).detach().abs() / fine.detach().abs().clamp(min=torch.finfo(fine.dtype).tiny)
-    return fine, apart.amax(-1)
+    return fine, torch.where(is_unresolved(log_density.detach()), torch.inf, apart.amax(-1))
 
 
 def log_trapezoid(log_density: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
@@ -159,7 +170,8 @@ def log_trapezoid(log_density: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     number = log_density.shape[-1]
     fine = torch.logsumexp(log_density, -1)
     coarse = torch.logsumexp(log_density[..., ::2], -1) + math.log(2)
-    return fine + torch.log(length / (number - 1)), (coarse - fine).abs()
+    disagreement = torch.where(is_unresolved(log_density.detach()), torch.inf, (coarse - fine).abs().detach())
+    return fine + torch.log(length / (number - 1)), disagreement
 
 
 def integrate(

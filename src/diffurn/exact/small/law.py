@@ -45,7 +45,7 @@ class SmallUrn(NamedTuple):
         never, shape = self.log_weights <= NEVER, self.log_weights.shape
         group_sizes, draws = torch.where(never, 0.0, self.constant("balls")), self.constant("number").expand(shape[:-1])
         tilt = log_tilt(self.log_weights.detach(), group_sizes, draws)
-        return TiltedUrn(torch.where(never, 0.0, self.log_weights + tilt.unsqueeze(-1)), group_sizes, draws)
+        return TiltedUrn(torch.where(never, 0.0, self.log_weights) + tilt.unsqueeze(-1), group_sizes, draws)
 
     def sample(self, number: int) -> Tensor:
         """Draws, ``(number, ..., c)``, without a gradient."""
