@@ -1,12 +1,16 @@
 # Every command sets up .venv first, once, and again when the dependencies change.
 PYTHON  ?= python3
 WORKERS ?= 2
+# Of `make fuzz`; such as `make fuzz SECONDS=60 SEED=7 DEVICE=cuda`.
+SECONDS ?= 1800
+SEED    ?= 0
+DEVICE  ?= cpu
 
 BIN       := .venv/bin
 INSTALLED := .venv/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-slow test-optional test-explore lint format types docs dist newcomer licences glance bench clean
+.PHONY: help demo test test-slow test-optional test-explore fuzz lint format types docs dist newcomer licences glance bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
@@ -37,6 +41,10 @@ test-optional: .venv/.browser ## the tests that need R with BiasedUrn, chromium 
 
 test-explore: .venv/.browser ## the interactive page in chromium; screenshots in build/explore
 	$(BIN)/python -m pytest tests/test_explore*.py
+
+fuzz: export PYTHONPATH := tests
+fuzz: $(INSTALLED) ## check random hard urns for half an hour, or SECONDS; failures are lines to paste into Python
+	$(BIN)/python -m fuzzing --seconds $(SECONDS) --seed $(SEED) --workers $(WORKERS) --device $(DEVICE)
 
 lint: $(INSTALLED) ## check style and formatting
 	$(BIN)/ruff check

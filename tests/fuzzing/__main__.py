@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import time
-from collections import Counter
+from collections.abc import Mapping
 
 import torch
 
@@ -37,36 +37,36 @@ def lost(job: Job, reason: str) -> Finding:
     return Finding(law, check, 1, {job.family: 1}, [Example((0, 0), line)])
 
 
-def report(findings: list[Finding], counts: Counter[str], seconds: float) -> None:
-    together = merged(findings)
-    for finding in together:
-        print(finding, flush=True)
-    print(f"\n{seconds:.0f} s: " + ", ".join(f"{kind} {count:,}" for kind, count in sorted(counts.items())))
-    print(f"{len(together)} checks failed" if together else "no check failed")
+def report(findings: list[Finding], done: Mapping[str, Result], seconds: float) -> None:
+    print("\n" + "\n".join(map(str, findings)))
+    print(f"\nafter {seconds:.0f} s:")
+    for kind, result in done.items():
+        print(f"{kind:24}{result.urns:>12,} urns{result.urns / max(result.seconds, 1e-9):>12,.0f} a second and core")
+    print(f"{len(findings)} checks failed" if findings else "no check failed")
 
 
 def main(arguments: list[str] | None = None) -> int:
     options = parsed(arguments)
     device, began = torch.device(options.device), time.monotonic()
-    counts: Counter[str] = Counter()
+    done: dict[str, Result] = {}
     findings: list[Finding] = []
     if options.job:
         jobs.prepare()
         kind, family, index = options.job.split(":")
-        result = jobs.run(Job(kind, family, options.seed, int(index)), device)
-        counts.update(result.counts)
-        findings += result.findings
+        done[kind] = jobs.run(Job(kind, family, options.seed, int(index)), device)
+        findings += done[kind].findings
     else:
         queue = jobs.schedule(options.seed, options.kinds, options.families)
         work = functools.partial(jobs.run, device=device)
         for job, result in work_off(queue, work, jobs.prepare, options.workers, JOB_LIMIT, options.seconds):
             found = [lost(job, result.reason)] if isinstance(result, Lost) else result.findings
             if isinstance(result, Result):
-                counts.update(result.counts)
+                done.setdefault(job.kind, Result(0, 0.0, [])).add(result)
             for finding in found:
-                print(f"[{time.monotonic() - began:.0f} s, {job}] {finding.law}: {finding.check}: {finding.count}", flush=True)
-            findings += found
-    report(findings, counts, time.monotonic() - began)
+                if not any(finding.is_like(other) for other in findings):
+                    print(f"after {time.monotonic() - began:.0f} s, {job}: {finding}", flush=True)
+            findings = merged([*findings, *found])
+    report(findings, done, time.monotonic() - began)
     return 1 if findings else 0
 
 

@@ -31,6 +31,9 @@ class Finding:
     examples: list[Example] = field(default_factory=list)
     is_of_a_call: bool = False  # that raised or did not return, and was traced to its urn already
 
+    def is_like(self, other: Finding) -> bool:
+        return (self.law, self.check) == (other.law, other.check)
+
     def add(self, other: Finding) -> None:
         self.count += other.count
         for family, count in other.families.items():

@@ -23,6 +23,13 @@ def rounding(trial: Trial, mean: Floats) -> Floats:
     return promised(trial).mean * np.minimum(size, 1) + promised(trial).sum_of_means * size
 
 
+def error_of_mean(trial: Trial) -> Floats:
+    """What is promised, and the reference's own error: 1e-15 of m·p, its independent binomial's mean, and more than that for Fisher's
+    mean where a group is hardly ever drawn."""
+    own = 1e-14 * (trial.batch.drawable * trial.reference.p).astype(float)
+    return promised(trial).mean * trial.reference.mean + own + TINY
+
+
 def check_mean(trial: Trial) -> None:
     mean, batch = trial.get("mean"), trial.batch
     lowest, highest = trial.support
@@ -35,9 +42,7 @@ def check_mean(trial: Trial) -> None:
     trial.expect("means sum to the draws", close, "mean.sum()", total.astype(float), batch.draws)
     if trial.is_fisher:
         exact, reference = trial.reference.mean, trial.reference
-        # The reference is exact to 1e-15 of m·p, its independent binomial's mean; for a group that is hardly ever drawn that is more.
-        error = promised(trial).mean * exact + 1e-14 * (batch.drawable * reference.p).astype(float) + TINY
-        trial.expect("mean is right", np.abs(mean - exact) <= error, "mean[{index}]", mean, exact)
+        trial.expect("mean is right", np.abs(mean - exact) <= error_of_mean(trial), "mean[{index}]", mean, exact)
         # Of a group that is nearly always drawn, the few balls left behind are as accurate, but for the rounding of m.
         behind = (batch.drawable * reference.q).astype(float)
         error = promised(trial).mean * behind + rounding(trial, batch.drawable)

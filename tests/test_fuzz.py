@@ -1,0 +1,156 @@
+"""A slice of ``make fuzz`` with fixed seeds: every family of hard urns under every set of checks; and whether the fuzzer finds failures."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import numpy as np
+import pytest
+import torch
+
+import oracles
+from diffurn import FisherHypergeometric, WalleniusHypergeometric
+from fuzzing import jobs, moments, pool, probabilities
+from fuzzing.draws import check_draws
+from fuzzing.families import FAMILIES, generate
+from fuzzing.jobs import KINDS
+from fuzzing.moments import check_mean
+from fuzzing.reference import Reference
+from fuzzing.trial import LIMITS, Trial, run_checks
+from urns import probe_counts
+
+CPU = torch.device("cpu")
+# Urns of each batch: few, where they take long.
+ROWS = {
+    "fisher": 512,
+    "fisher-tails": 12,
+    "fisher-gradients": 64,
+    "fisher-precision": 2,
+    "tilt": 20_000,
+    "wallenius": 64,
+    "wallenius-means": 6,
+    "wallenius-moments": 3,
+    "wallenius-tails": 2,
+    "wallenius-gradients": 2,
+    "wallenius-precision": 1,
+}
+SLICE = [(kind, family) for kind in ROWS for family in FAMILIES if KINDS[kind].has(family)]
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)  # limits are on processor time, of all threads together
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("kind", "family"), SLICE, ids=lambda value: value)
+def test_hard_urns_pass_every_check(kind: str, family: str, device: torch.device) -> None:
+    chosen = KINDS[kind]
+    batch = generate(family, 0, 0, ROWS[kind], *chosen.groups)
+    findings = run_checks(Trial(chosen.law, batch, device, requires_grad=chosen.requires_grad), chosen.checks)
+    assert not findings, "\n" + "\n".join(map(str, findings))
+
+
+# --------------------------------------------------------------------------------------------------------------------------------
+# The fuzzer itself
+# --------------------------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_seed_gives_the_same_urns_again(family: str) -> None:
+    first, again, other = generate(family, 3, 1), generate(family, 3, 1), generate(family, 4, 1)
+    assert (first.group_sizes == again.group_sizes).all()
+    assert (first.log_weights == again.log_weights).all()
+    assert first.group_sizes.shape != other.group_sizes.shape or not (first.log_weights == other.log_weights).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_all_urns_of_a_family_are_possible(family: str) -> None:
+    for index in range(5):
+        batch = generate(family, 0, index)
+        assert (batch.group_sizes >= 0).all()
+        assert (batch.draws >= 0).all()
+        assert (batch.draws <= batch.drawable.sum(-1)).all()
+
+
+@pytest.mark.parametrize("family", FAMILIES)
+def test_the_reference_agrees_with_the_oracles(family: str) -> None:
+    batch = generate(family, 1, 0, 2, 1, 40)
+    reference = Reference(batch)
+    for row in range(len(batch)):
+        urn = batch.urn(row)
+        counts = np.array(probe_counts(urn, near=1))
+        exact = np.array([float(oracles.log_prob(urn, x)) for x in counts.tolist()])
+        trial = Trial("fisher", batch.take([row]), CPU)
+        allowed = probabilities.allowed(trial, counts[None], exact[None])[0]
+        assert (np.abs(Reference(batch.take([row])).log_prob(counts[None])[0] - exact) <= 0.1 * allowed).all()
+        mean = np.array([float(value) for value in oracles.moments(urn).mean])
+        assert (np.abs(reference.mean[row] - mean) <= 0.1 * moments.error_of_mean(trial)[0]).all()
+
+
+def test_a_mean_that_is_wrong_in_the_tenth_digit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = FisherHypergeometric.mean.fget
+    monkeypatch.setattr(FisherHypergeometric, "mean", property(lambda urn: right(urn) * (1 + 1e-10)))
+    findings = run_checks(Trial("fisher", generate("everyday", 0, 0, 20), CPU), [check_mean])
+    assert "mean is right" in {finding.check for finding in findings}
+    line = findings[0].examples[0].line
+    assert eval(line.split("  #")[0]).dtype == torch.float64  # a reader can paste it
+
+
+def test_a_single_bad_urn_in_a_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = WalleniusHypergeometric.log_prob
+    batch = generate("everyday", 0, 0, 20)
+    culprit = batch.group_sizes[7].tolist()
+
+    def log_prob(urn: WalleniusHypergeometric, value: torch.Tensor) -> torch.Tensor:
+        return torch.where((urn.group_sizes == torch.tensor(culprit)).all(-1), torch.nan, right(urn, value))
+
+    monkeypatch.setattr(WalleniusHypergeometric, "log_prob", log_prob)
+    (finding,) = run_checks(Trial("wallenius", batch, CPU), [probabilities.check_log_prob])
+    assert finding.count == 1
+    assert str(culprit) in finding.examples[0].line
+
+
+def test_draws_that_never_come_are_a_finding_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(LIMITS, "fisher", 0.5)
+    batch = generate("everyday", 0, 0, 8)
+    right, culprit = FisherHypergeometric.sample, batch.group_sizes[5].tolist()
+
+    def sample(urn: FisherHypergeometric, sample_shape: tuple[int, ...] = ()) -> torch.Tensor:
+        while culprit in urn.group_sizes.tolist():
+            pass
+        return right(urn, sample_shape)
+
+    monkeypatch.setattr(FisherHypergeometric, "sample", sample)
+    (finding,) = run_checks(Trial("fisher", batch, CPU), [check_draws])
+    assert finding.check == "sample does not return"
+    assert str(culprit) in finding.examples[0].line
+
+
+def work(job: str) -> str:
+    """For the processes of the test below."""
+    while job == "hang":
+        time.sleep(0.1)
+    if job == "die":
+        raise SystemExit(3)
+    return job.upper()
+
+
+def test_processes_that_hang_or_die_are_replaced() -> None:
+    found = dict(pool.work_off(["a", "hang", "die", "b", "c"], work, jobs.prepare, workers=1, limit=20.0, seconds=600.0))
+    assert [found[job] for job in "abc"] == ["A", "B", "C"]
+    assert "killed" in found["hang"].reason
+    assert "exit code 3" in found["die"].reason
+
+
+def test_every_kind_and_family_is_in_the_schedule() -> None:
+    seen = set()
+    for job in jobs.schedule(0, list(KINDS), list(FAMILIES)):
+        seen.add((job.kind, job.family))
+        if job.kind == "fisher" and job.index > 60:
+            break
+    assert seen == {(kind, family) for kind in KINDS for family in FAMILIES if KINDS[kind].has(family)}
