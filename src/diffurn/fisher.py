@@ -148,7 +148,7 @@ class FisherHypergeometric(Urn):
         r"""log Z, with Z the coefficient of :math:`z^n` in :math:`\prod_j (1 + ω_j z)^{m_j}`; its gradient in log ω is the mean."""
         (log_odds, group_sizes, draws), log_tilt = self._with_log_tilt()
         # Σ m log(1 + rω) - n log r cancels; balls drawn more often than not count by their weight and by the odds against them instead.
-        common = log_odds > 0
+        common = (log_odds > 0) & (group_sizes > 0)
         often = torch.where(common, group_sizes, 0.0)
         parameter: Tensor = getattr(self, self._parameter).double()
         log_weights = self._as_log_weights(torch.where(common, parameter, 1.0))
