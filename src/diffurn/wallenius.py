@@ -75,8 +75,15 @@ class WalleniusHypergeometric(Urn):
     @property
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
-        states, urns = self._states(), self._operands_within_reach()
+        urns = self._operands_within_reach()
+        states = None if self._is_too_wide_to_differentiate(urns[0]) else self._states()
         return self._or_nan(arrivals.mean(*urns) if states is None else one_by_one.mean(states, *urns), event_dims=1)
+
+    def _is_too_wide_to_differentiate(self, log_weights: Tensor) -> bool:
+        """Whether derivatives of the law of all states, which hold squares of weights, would overflow."""
+        if not asks_for_derivative(getattr(self, self._parameter)) or not can_read(log_weights) or not log_weights.numel():
+            return False
+        return float((log_weights.amax() - log_weights.amin()).detach()) > _FARTHEST / 2
 
     @property
     def variance(self) -> Tensor:

@@ -38,6 +38,8 @@ from diffurn.exact.urn import TiltedUrn
 
 # Of a ball that has all but surely arrived: that it has not is below e^-1000, and larger numbers only lose digits of the others.
 _LARGEST_LOG_ODDS = 1000.0
+# The same for the time itself, in which derivatives would overflow.
+_LARGEST_LOG_TIME = 100.0
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class _Moment:
         log_times = log_weights.unsqueeze(-2) + u.unsqueeze(-1)
         sizes = group_sizes.unsqueeze(-2).expand(log_times.shape)
         log_odds = log_odds_of_arrival(log_times).clamp(max=_LARGEST_LOG_ODDS)
-        return cls(log_odds, sizes, draws.unsqueeze(-1).expand(u.shape), arrived(log_times))
+        return cls(log_odds, sizes, draws.unsqueeze(-1).expand(u.shape), arrived(log_times.clamp(max=_LARGEST_LOG_TIME)))
 
     @cached_property
     def _tilts(self) -> tuple[Tensor, Tensor]:
@@ -216,7 +218,9 @@ class _Mean(ClosedForm):
 def mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """E[X]; log ω finite."""
     sizes, open_ended = with_a_ball_left(group_sizes, draws)
-    return torch.where(open_ended.unsqueeze(-1), _Mean.of(log_weights, sizes, draws), group_sizes)
+    open_ended = open_ended.unsqueeze(-1)
+    # Where every ball is drawn, weights have no say, and their derivatives must not become NaN.
+    return torch.where(open_ended, _Mean.of(torch.where(open_ended, log_weights, 0.0), sizes, draws), group_sizes)
 
 
 def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

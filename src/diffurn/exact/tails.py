@@ -89,7 +89,7 @@ class Marginal(NamedTuple):
         lowest, highest = self.lowest, self.highest
         upward = x + 0.5 >= self.mean
         start = torch.where(upward, x + 1, x).clamp(lowest, highest)
-        summed = self.log_prob(start) + self._log_sum_from(start, upward)
+        summed = (self.log_prob(start) + self._log_sum_from(start, upward)).clamp(max=0)
         # The bulk is on the other side, so `summed` is well below zero, unless there is no other side.
         rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
         return certain_outside(x, lowest, highest, torch.where(upward, rest, summed), torch.where(upward, summed, rest))

@@ -37,7 +37,7 @@ def log_tails(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor
         decay = (first - second).clamp(min=0)
         reach = 2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))  # d² / 2v + decay d = nats
         steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
-    summed = torch.logsumexp(log_prob(steps) + torch.log(weights), 0)
+    summed = torch.logsumexp(log_prob(steps) + torch.log(weights), 0).clamp(max=0)
     rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
     return torch.where(upward, rest, summed), torch.where(upward, summed, rest)
 
@@ -55,7 +55,8 @@ def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[T
     # By time s at most s Σωm balls have arrived, and at most N e^-ωs are left of those that are slowest or faster.
     low = torch.log(draws.clamp(min=0.5)) - torch.logsumexp(torch.where(some, log_weights + group_sizes.log(), -torch.inf), -1)
     high = torch.log(torch.log(group_sizes.sum(-1) / left)) - slowest
-    u = root_of_decreasing(too_many_left, low - 1, high + 1, torch.full_like(low, 1e-6))
+    tolerance = (0.01 / (1 + draws)).clamp(min=1e-12)  # a hundredth of a ball, unless rounding is more
+    u = root_of_decreasing(too_many_left, low - 1, high + 1, tolerance)
     y = arrived(log_weights + u.unsqueeze(-1))
     drawn, own = -torch.expm1(-y) * group_sizes, -torch.expm1(-y) * torch.exp(-y) * group_sizes
     others = own.sum(-1, keepdim=True) - own

@@ -129,7 +129,8 @@ class States(NamedTuple):
 
 def _mean(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     law = states.law(log_weights, group_sizes, draws)
-    return (law.unsqueeze(-2) * states.counts(draws)).sum(-1)
+    mean = (law.unsqueeze(-2) * states.counts(draws)).sum(-1)
+    return mean if states.draws else mean + 0 * log_weights  # where nothing is drawn, weights have derivatives as well: zero
 
 
 def _covariance(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
