@@ -16,9 +16,9 @@ import biasedurn
 import oracles
 from diffurn import FisherHypergeometric
 from distributions import assert_log_probs, error, fisher
+from tolerances import FISHER
 from urns import LARGE, NEVER, SMALL, SUBSETS, URNS, Urn, by_name, disturbed, probe_counts
 
-EPS = torch.finfo(torch.float64).eps
 every_urn = pytest.mark.parametrize("urn", URNS, ids=str)
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
 
@@ -40,14 +40,14 @@ def assert_close(ours: float, exact: mpf, relative: float, absolute: float = 0.0
 def test_log_prob_keeps_eleven_digits_from_the_mode_to_the_far_tails(urn: Urn, device: torch.device) -> None:
     probes = probe_counts(urn)
     ours = fisher(urn, device).log_prob(counts_tensor(probes, device))
-    assert_log_probs(ours, [oracles.log_prob(urn, x) for x in probes], 1e-11)
+    assert_log_probs(ours, [oracles.log_prob(urn, x) for x in probes], FISHER.log_prob)
 
 
 @every_small_urn
 def test_log_prob_of_every_outcome_agrees_with_the_enumeration(urn: Urn, device: torch.device) -> None:
     enumerated = oracles.enumeration(urn)
     ours = fisher(urn, device).log_prob(counts_tensor(enumerated.outcomes, device))
-    assert_log_probs(ours, [enumerated.log_prob(x) for x in enumerated.outcomes], 1e-11)
+    assert_log_probs(ours, [enumerated.log_prob(x) for x in enumerated.outcomes], FISHER.log_prob)
 
 
 @every_small_urn
@@ -56,10 +56,12 @@ def test_small_urns_keep_eleven_digits_without_their_tables_too(urn: Urn, device
     monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
     enumerated, distribution = oracles.enumeration(urn), fisher(urn, device)
     assert_log_probs(
-        distribution.log_prob(counts_tensor(enumerated.outcomes, device)), [enumerated.log_prob(x) for x in enumerated.outcomes], 1e-11
+        distribution.log_prob(counts_tensor(enumerated.outcomes, device)),
+        [enumerated.log_prob(x) for x in enumerated.outcomes],
+        FISHER.log_prob,
     )
     for ours, exact in zip(distribution.mean.tolist(), enumerated.moments().mean, strict=True):
-        assert_close(ours, exact, relative=1e-11)
+        assert_close(ours, exact, relative=FISHER.mean)
 
 
 @every_urn
@@ -78,13 +80,13 @@ def test_log_normalizer_is_right_to_rounding(urn: Urn, device: torch.device) -> 
 def test_mean_keeps_eleven_digits_in_every_entry(urn: Urn, device: torch.device) -> None:
     """In the smallest entry too, though it may be e^-600."""
     for ours, exact in zip(fisher(urn, device).mean.tolist(), oracles.moments(urn).mean, strict=True):
-        assert_close(ours, exact, relative=1e-11)
+        assert_close(ours, exact, relative=FISHER.mean)
 
 
 @every_urn
 def test_means_sum_to_the_draws(urn: Urn, device: torch.device) -> None:
     mean = fisher(urn, device).mean.tolist()
-    assert abs(math.fsum([*mean, -urn.draws])) <= 8 * EPS * urn.draws
+    assert abs(math.fsum([*mean, -urn.draws])) <= FISHER.sum_of_means * urn.draws
 
 
 @every_urn
@@ -95,18 +97,18 @@ def test_covariance_keeps_nine_digits_of_its_largest_entry(urn: Urn, device: tor
     largest = float(max(abs(value) for value in exact.values()))
     assert torch.isfinite(covariance).all()
     for (i, j), value in exact.items():
-        assert error(covariance[i, j].item(), value) <= 1e-9 * largest, (i, j, covariance[i, j].item(), mp.nstr(value, 20))
+        assert error(covariance[i, j].item(), value) <= FISHER.covariance * largest, (i, j, covariance[i, j].item(), mp.nstr(value, 20))
         if i == j:
-            assert error(variance[i].item(), value) <= 1e-9 * largest, (i, variance[i].item(), mp.nstr(value, 20))
+            assert error(variance[i].item(), value) <= FISHER.covariance * largest, (i, variance[i].item(), mp.nstr(value, 20))
 
 
 @every_urn
 def test_covariance_is_symmetric_and_its_rows_sum_to_zero(urn: Urn, device: torch.device) -> None:
     covariance = fisher(urn, device).covariance_matrix
     largest = covariance.abs().max().item()
-    assert (covariance - covariance.mT).abs().max().item() <= 8 * EPS * largest
+    assert (covariance - covariance.mT).abs().max().item() <= FISHER.symmetry * largest
     rows = [abs(math.fsum(row)) for row in covariance.tolist()]
-    assert max(rows) <= 8 * EPS * urn.groups * largest
+    assert max(rows) <= FISHER.row_sums * urn.groups * largest
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -135,7 +137,7 @@ def test_marginals_keep_ten_digits_down_to_log_p_of_minus_1000(urn: Urn, device:
     few = 7 if urn.distinct_weights <= 10 else 3 if urn.distinct_weights <= 50 else 2
     xs = {group: oracles.marginal_probes(urn, group)[-few:] for group in groups_to_probe(urn)}
     for group, ours in marginals_at(urn, xs, device).items():
-        assert_log_probs(ours, [oracles.marginal_log_prob(urn, group, x) for x in xs[group]], 1e-10)
+        assert_log_probs(ours, [oracles.marginal_log_prob(urn, group, x) for x in xs[group]], FISHER.marginal)
 
 
 @every_small_urn
@@ -143,7 +145,7 @@ def test_marginals_agree_with_the_enumeration_at_every_count(urn: Urn, device: t
     exact = [{x: log_p for x, log_p in marginal.items() if log_p > -1000} for marginal in oracles.enumeration(urn).marginals()]
     ours = marginals_at(urn, {group: list(marginal) for group, marginal in enumerate(exact)}, device)
     for group, marginal in enumerate(exact):
-        assert_log_probs(ours[group], list(marginal.values()), 1e-10)
+        assert_log_probs(ours[group], list(marginal.values()), FISHER.marginal)
 
 
 @every_small_urn
@@ -162,7 +164,7 @@ def test_far_tail_probabilities_do_not_vanish(device: torch.device) -> None:
     ours = torch.logsumexp(marginals_at(urn, {0: tail}, device)[0], 0)
     with mp.workdps(50):
         exact = mp.log(sum(mp.exp(marginal[x]) for x in tail))
-    assert_log_probs(ours.reshape(1), [exact], 1e-10)
+    assert_log_probs(ours.reshape(1), [exact], FISHER.marginal)
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -176,12 +178,12 @@ TEN_AND_MORE = [urn for urn in LARGE if urn.groups in (7, 10)] + [by_name("two-w
 
 @every_small_urn
 def test_entropy_agrees_with_the_enumeration(urn: Urn, device: torch.device) -> None:
-    assert_close(fisher(urn, device).entropy().item(), oracles.enumeration(urn).entropy(), relative=1e-10, absolute=1e-12)
+    assert_close(fisher(urn, device).entropy().item(), oracles.enumeration(urn).entropy(), relative=FISHER.entropy, absolute=1e-12)
 
 
 @pytest.mark.parametrize("urn", list(dict.fromkeys([*FEW_KINDS, *TEN_AND_MORE, *SUBSETS])), ids=str)
 def test_entropy_keeps_ten_digits_up_to_ten_billion_balls(urn: Urn, device: torch.device) -> None:
-    assert_close(fisher(urn, device).entropy().item(), oracles.entropy(urn), relative=1e-10, absolute=1e-12)
+    assert_close(fisher(urn, device).entropy().item(), oracles.entropy(urn), relative=FISHER.entropy, absolute=1e-12)
 
 
 @every_urn
@@ -321,14 +323,16 @@ def test_every_outcome_is_right_where_scipy_aborts_or_returns_nan(urn: Urn, devi
     xs = [(x, urn.draws - x) for x in range(urn.draws + 1)]
     reached = [x for x in xs if urn.log_weights[0] != NEVER or x[0] == 0]
     ours = fisher(urn, device).log_prob(counts_tensor(xs, device))
-    assert_log_probs(ours, [oracles.enumeration(urn).log_prob(x) for x in xs], 1e-11)
+    assert_log_probs(ours, [oracles.enumeration(urn).log_prob(x) for x in xs], FISHER.log_prob)
     assert torch.isfinite(ours).sum().item() == len(reached)
 
 
 def test_counts_above_int32_are_fine_where_scipy_raises(device: torch.device) -> None:
     urn = by_name("scipy-overflows-int32")
     probes = probe_counts(urn)
-    assert_log_probs(fisher(urn, device).log_prob(counts_tensor(probes, device)), [oracles.log_prob(urn, x) for x in probes], 1e-11)
+    assert_log_probs(
+        fisher(urn, device).log_prob(counts_tensor(probes, device)), [oracles.log_prob(urn, x) for x in probes], FISHER.log_prob
+    )
 
 
 def test_values_quoted_from_biasedurn(device: torch.device) -> None:

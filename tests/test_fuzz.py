@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 
 import numpy as np
@@ -21,21 +20,20 @@ from fuzzing.trial import LIMITS, Trial, run_checks
 from urns import probe_counts
 
 CPU = torch.device("cpu")
-# Urns of each batch: few, where they take long.
-ROWS = {
-    "fisher": 512,
-    "fisher-tails": 12,
-    "fisher-gradients": 64,
-    "fisher-precision": 2,
-    "tilt": 20_000,
-    "wallenius": 64,
-    "wallenius-means": 6,
-    "wallenius-moments": 3,
-    "wallenius-tails": 2,
-    "wallenius-gradients": 2,
-    "wallenius-precision": 1,
+# Batches and the urns of each: few, where they take long.
+SLICE = {
+    "fisher": (3, 512),
+    "fisher-tails": (1, 12),
+    "fisher-gradients": (2, 64),
+    "fisher-precision": (1, 2),
+    "tilt": (2, 20_000),
+    "wallenius": (2, 64),
+    "wallenius-means": (1, 6),
+    "wallenius-moments": (1, 3),
+    "wallenius-tails": (1, 2),
+    "wallenius-gradients": (1, 2),
+    "wallenius-precision": (1, 1),
 }
-SLICE = [(kind, family) for kind in ROWS for family in FAMILIES if KINDS[kind].has(family)]
 
 
 @pytest.fixture(autouse=True)
@@ -47,12 +45,13 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("kind", "family"), SLICE, ids=lambda value: value)
+@pytest.mark.parametrize(("kind", "family"), [(kind, family) for kind in SLICE for family in FAMILIES if KINDS[kind].has(family)])
 def test_hard_urns_pass_every_check(kind: str, family: str, device: torch.device) -> None:
-    chosen = KINDS[kind]
-    batch = generate(family, 0, 0, ROWS[kind], *chosen.groups)
-    findings = run_checks(Trial(chosen.law, batch, device, requires_grad=chosen.requires_grad), chosen.checks)
-    assert not findings, "\n" + "\n".join(map(str, findings))
+    chosen, (batches, rows) = KINDS[kind], SLICE[kind]
+    for index in range(batches):
+        batch = generate(family, 0, index, rows, *chosen.groups)
+        findings = run_checks(Trial(chosen.law, batch, device, requires_grad=chosen.requires_grad), chosen.checks)
+        assert not findings, "\n" + "\n".join(map(str, findings))
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -131,20 +130,13 @@ def test_draws_that_never_come_are_a_finding_not_the_end(monkeypatch: pytest.Mon
     assert str(culprit) in finding.examples[0].line
 
 
-def work(job: str) -> str:
-    """For the processes of the test below."""
-    while job == "hang":
-        time.sleep(0.1)
-    if job == "die":
-        raise SystemExit(3)
-    return job.upper()
-
-
 def test_processes_that_hang_or_die_are_replaced() -> None:
-    found = dict(pool.work_off(["a", "hang", "die", "b", "c"], work, jobs.prepare, workers=1, limit=20.0, seconds=600.0))
-    assert [found[job] for job in "abc"] == ["A", "B", "C"]
-    assert "killed" in found["hang"].reason
-    assert "exit code 3" in found["die"].reason
+    hangs, dies, fails = "__import__('time').sleep(600)", "__import__('os')._exit(3)", "1 / 0"
+    found = dict(pool.work_off(["1 + 1", hangs, dies, fails, "2 + 2"], eval, int, workers=1, limit=2.0, seconds=60.0))
+    assert (found["1 + 1"], found["2 + 2"]) == (2, 4)
+    assert "killed" in found[hangs].reason
+    assert "exit code 3" in found[dies].reason
+    assert "ZeroDivisionError" in found[fails].reason
 
 
 def test_every_kind_and_family_is_in_the_schedule() -> None:

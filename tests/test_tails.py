@@ -19,6 +19,7 @@ import oracles
 from diffurn import FisherHypergeometric
 from diffurn.exact.tails import gram_rule
 from distributions import fisher
+from tolerances import FISHER
 from urns import NEVER, SMALL, Urn, by_name
 
 FALLEN = mpf(10) ** -22  # where a log-concave tail may be cut, relative to its sum
@@ -32,7 +33,7 @@ def log_tails_at(urn: Urn, group: int, xs: list[int], device: torch.device) -> l
     return list(zip(distribution.log_cdf(value)[:, group].tolist(), distribution.log_sf(value)[:, group].tolist(), strict=True))
 
 
-def assert_log(ours: float, exact: mpf, tolerance: float = 1e-11) -> None:
+def assert_log(ours: float, exact: mpf, tolerance: float = FISHER.tails) -> None:
     """The logarithm of a probability within the tolerance, relative to it or to one, whichever is more."""
     if exact == 0:
         assert ours == -math.inf

@@ -20,6 +20,7 @@ import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric
 from diffurn.exact import wallenius as exact_wallenius
 from distributions import assert_log_probs, wallenius
+from tolerances import WALLENIUS, WALLENIUS_SMALL
 from urns import NEVER, Urn
 from wallenius_oracles import LARGE, SMALL, Balls, Recorded, draw_by_draw, recorded
 
@@ -64,7 +65,7 @@ def test_probabilities_agree_with_those_recorded_from_biasedurn(row: Recorded, d
 
 @pytest.mark.parametrize("row", RECORDED, ids=str)
 def test_probabilities_are_right_also_where_biasedurn_gives_zero_or_loses_digits(row: Recorded, device: torch.device) -> None:
-    assert_log_probs(ours_at(row, device).reshape(1), [row.exact], 1e-10)
+    assert_log_probs(ours_at(row, device).reshape(1), [row.exact], WALLENIUS_SMALL.log_prob)
 
 
 @pytest.mark.needs("BiasedUrn")
@@ -88,7 +89,7 @@ def test_log_prob_of_every_outcome_is_that_of_drawing_ball_by_ball(urn: Urn, fol
     """Also where a weight is zero: such outcomes have no probability at all."""
     law, outcomes = draw_by_draw(Balls.of_urn(urn)), outcomes_of(urn, device)
     ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes)
-    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], 1e-10)
+    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], WALLENIUS_SMALL.log_prob)
 
 
 @both_ways
@@ -103,7 +104,7 @@ def test_log_prob_keeps_nine_digits_from_the_centre_to_the_far_tails(urn: Urn, d
     balls = Balls.of_urn(urn)
     probes = oracles.probe_counts(balls)
     ours = wallenius(urn, device).log_prob(torch.tensor(probes, device=device))
-    assert_log_probs(ours, [oracles.log_prob(balls, x, digits=20) for x in probes], 1e-9)
+    assert_log_probs(ours, [oracles.log_prob(balls, x, digits=20) for x in probes], WALLENIUS.log_prob)
 
 
 @st.composite
@@ -121,7 +122,7 @@ def small_urns(draw: st.DrawFn) -> Urn:
 def test_any_small_urn_is_right(urn: Urn, follows_balls: bool, device: torch.device) -> None:
     law, outcomes = oracles.DrawByDraw(Balls.of_urn(urn)), outcomes_of(urn, device)
     ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes)
-    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], 1e-10)
+    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()], WALLENIUS_SMALL.log_prob)
 
 
 def test_probabilities_of_small_urns_do_not_underflow(device: torch.device) -> None:
@@ -129,7 +130,7 @@ def test_probabilities_of_small_urns_do_not_underflow(device: torch.device) -> N
     urn = Urn("five-of-each", (5, 5), 5, (0.0, -300.0))
     ours, law = wallenius(urn, device).log_prob(outcomes_of(urn, device)), oracles.DrawByDraw(Balls.of_urn(urn))
     assert ours.min().item() == pytest.approx(-1500.0, rel=1e-2)
-    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes_of(urn, device).tolist()], 1e-10)
+    assert_log_probs(ours, [law.log_prob([int(x) for x in row]) for row in outcomes_of(urn, device).tolist()], WALLENIUS_SMALL.log_prob)
 
 
 @pytest.mark.parametrize("values", [1, 40])
@@ -173,7 +174,9 @@ def test_odds_of_1e12_are_fine_where_scipy_sums_to_nan(device: torch.device) -> 
     ours, balls = wallenius(urn, device).log_prob(outcomes), Balls.of_urn(urn)
     assert bool(torch.isfinite(ours).all())
     assert ours.exp().sum().item() == pytest.approx(1.0, abs=1e-12)
-    assert_log_probs(ours[::6], [oracles.log_prob(balls, [int(a) for a in x], digits=20) for x in outcomes[::6].tolist()], 1e-10)
+    assert_log_probs(
+        ours[::6], [oracles.log_prob(balls, [int(a) for a in x], digits=20) for x in outcomes[::6].tolist()], WALLENIUS_SMALL.log_prob
+    )
 
 
 def test_float32_log_prob_is_computed_in_float64_and_rounded_once(device: torch.device) -> None:

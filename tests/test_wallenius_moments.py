@@ -20,6 +20,7 @@ from diffurn.exact.small import composition_of
 from diffurn.exact.small.one_by_one import States
 from distributions import assert_log_probs, wallenius
 from test_wallenius import small_urns
+from tolerances import WALLENIUS, WALLENIUS_SMALL
 from urns import Urn
 from wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
 
@@ -90,8 +91,8 @@ def assert_covariance(covariance: Tensor, exact: list[list[mpf]], tolerance: flo
 
 def assert_rows_sum_to_zero(covariance: Tensor) -> None:
     largest = covariance.abs().max().item()
-    assert (covariance - covariance.mT).abs().max().item() <= 1e-12 * largest + 1e-18
-    assert max(abs(math.fsum(row)) for row in covariance.tolist()) <= 1e-10 * largest + 1e-17
+    assert (covariance - covariance.mT).abs().max().item() <= WALLENIUS.symmetry * largest + 1e-18
+    assert max(abs(math.fsum(row)) for row in covariance.tolist()) <= WALLENIUS.row_sums * largest + 1e-17
 
 
 # --------------------------------------------------------------------------------------------------------------------------------
@@ -103,14 +104,14 @@ def assert_rows_sum_to_zero(covariance: Tensor) -> None:
 def test_mean_keeps_ten_digits_in_every_entry(urn: Urn, together: AllSmall) -> None:
     """In the smallest entry too, though it may be 1e-60."""
     ours = together.mean[SMALL.index(urn)]
-    assert_within(ours[: urn.groups], draw_by_draw(Balls.of_urn(urn)).mean, absolute=0.0, relative=1e-10)
+    assert_within(ours[: urn.groups], draw_by_draw(Balls.of_urn(urn)).mean, absolute=0.0, relative=WALLENIUS.mean)
     assert not ours[urn.groups :].any()
 
 
 @every_small_urn
 def test_covariance_keeps_ten_digits_of_its_largest_entry(urn: Urn, together: AllSmall) -> None:
     covariance = together.covariance[SMALL.index(urn)]
-    assert_covariance(covariance[: urn.groups, : urn.groups], draw_by_draw(Balls.of_urn(urn)).covariance, 1e-10)
+    assert_covariance(covariance[: urn.groups, : urn.groups], draw_by_draw(Balls.of_urn(urn)).covariance, WALLENIUS_SMALL.covariance)
     assert not covariance[urn.groups :].any()
 
 
@@ -125,7 +126,7 @@ def test_moments_of_urns_that_are_followed_ball_by_ball_keep_twelve_digits(urn: 
 def test_moments_of_any_small_urn_are_right(urn: Urn, device: torch.device) -> None:
     """And the smallest variance is as accurate as the largest, however sure the outcome is."""
     ours, exact = wallenius(urn, device), oracles.DrawByDraw(Balls.of_urn(urn))
-    assert_within(ours.mean, exact.mean, absolute=0.0, relative=1e-10)
+    assert_within(ours.mean, exact.mean, absolute=0.0, relative=WALLENIUS.mean)
     assert_within(ours.variance, [row[j] for j, row in enumerate(exact.covariance)], absolute=1e-28, relative=1e-9)
 
 
@@ -177,14 +178,14 @@ def test_an_urn_alone_has_the_moments_it_has_in_a_batch_with_empty_groups(name: 
 def test_moments_are_right_up_to_a_million_balls_per_group(urn: Urn, device: torch.device) -> None:
     exact, ours = large_law(Balls.of_urn(urn)), wallenius(urn, device)
     assert abs(exact.total - 1) <= 1e-11, "the oracle itself"
-    assert_within(ours.mean, exact.mean, absolute=0.0, relative=1e-10)
-    assert_covariance(ours.covariance_matrix, exact.covariance, 1e-9)
+    assert_within(ours.mean, exact.mean, absolute=0.0, relative=WALLENIUS.mean)
+    assert_covariance(ours.covariance_matrix, exact.covariance, WALLENIUS.covariance)
 
 
 @pytest.mark.parametrize("urn", LARGE[::2], ids=str)
 def test_means_sum_to_the_draws_and_rows_of_the_covariance_to_zero(urn: Urn, device: torch.device) -> None:
     ours = wallenius(urn, device)
-    assert math.fsum(ours.mean.tolist()) == pytest.approx(urn.draws, rel=1e-12)
+    assert math.fsum(ours.mean.tolist()) == pytest.approx(urn.draws, rel=WALLENIUS.sum_of_means)
     assert_rows_sum_to_zero(ours.covariance_matrix)
 
 
@@ -269,7 +270,7 @@ def test_marginals_agree_with_drawing_ball_by_ball_at_every_count(urn: Urn, devi
     counts, grid = marginal_grid(urn, device)
     ours = wallenius(urn, device).marginal_log_prob(grid)
     for group, marginal in enumerate(draw_by_draw(Balls.of_urn(urn)).marginals):
-        assert_logs(ours[:, group], [marginal.get(x, mpf(0)) for x in counts], 1e-10)
+        assert_logs(ours[:, group], [marginal.get(x, mpf(0)) for x in counts], WALLENIUS_SMALL.marginal)
 
 
 @two_groups_with_marginals
@@ -303,8 +304,8 @@ def test_cumulated_probabilities_of_several_groups_agree_with_drawing_ball_by_ba
 def assert_tails(urn: Urn, counts: list[int], log_cdf: Tensor, log_sf: Tensor) -> None:
     with mp.workdps(60):
         for group, marginal in enumerate(draw_by_draw(Balls.of_urn(urn)).marginals):
-            assert_logs(log_cdf[:, group], [mp.fsum(p for k, p in marginal.items() if k <= x) for x in counts], 1e-10)
-            assert_logs(log_sf[:, group], [mp.fsum(p for k, p in marginal.items() if k > x) for x in counts], 1e-10)
+            assert_logs(log_cdf[:, group], [mp.fsum(p for k, p in marginal.items() if k <= x) for x in counts], WALLENIUS_SMALL.tails)
+            assert_logs(log_sf[:, group], [mp.fsum(p for k, p in marginal.items() if k > x) for x in counts], WALLENIUS_SMALL.tails)
 
 
 @pytest.mark.parametrize(
@@ -331,7 +332,7 @@ def test_marginals_of_a_million_balls_are_those_of_the_merged_urn(device: torch.
     xs = [x for x, _ in oracles.probe_counts(merged, shifts=(0.0, 2.0, -2.0, 6.0))[2:]]
     ours = wallenius(urn, device).marginal_log_prob(torch.tensor([[x, 0, 0] for x in xs], device=device))[:, 0]
     with mp.workdps(30):
-        assert_logs(ours, [mp.exp(oracles.log_prob(merged, (x, 10**6 - x), digits=20)) for x in xs], 1e-9)
+        assert_logs(ours, [mp.exp(oracles.log_prob(merged, (x, 10**6 - x), digits=20)) for x in xs], WALLENIUS.marginal)
 
 
 def test_cumulated_probabilities_of_a_large_urn_are_sums_of_its_marginals(device: torch.device) -> None:

@@ -22,6 +22,7 @@ class Lost:
 
 def _serve(work: Work, start: Callable[[], None], connection: Connection) -> None:
     start()
+    connection.send(None)  # the limit on a job does not count the start
     while (job := connection.recv()) is not None:
         try:
             connection.send(work(job))
@@ -39,8 +40,12 @@ class _Worker:
         theirs.close()
         self.job: Any = None
         self.since = 0.0
+        self.is_ready = False
 
     def give(self, job: Any) -> None:
+        if not self.is_ready:
+            self.connection.recv()
+            self.is_ready = True
         self.job, self.since = job, time.monotonic()
         self.connection.send(job)
 
