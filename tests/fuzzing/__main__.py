@@ -51,14 +51,14 @@ def main(arguments: list[str] | None = None) -> int:
     done: dict[str, Result] = {}
     findings: list[Finding] = []
     if options.job:
-        jobs.prepare()
+        jobs.prepare(device)
         kind, family, index = options.job.split(":")
         done[kind] = jobs.run(Job(kind, family, options.seed, int(index)), device)
         findings += done[kind].findings
     else:
         queue = jobs.schedule(options.seed, options.kinds, options.families)
         work = functools.partial(jobs.run, device=device)
-        for job, result in work_off(queue, work, jobs.prepare, options.workers, JOB_LIMIT, options.seconds):
+        for job, result in work_off(queue, work, functools.partial(jobs.prepare, device), options.workers, JOB_LIMIT, options.seconds):
             found = [lost(job, result.reason)] if isinstance(result, Lost) else result.findings
             if isinstance(result, Result):
                 done.setdefault(job.kind, Result(0, 0.0, [])).add(result)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import torch
 
+from diffurn import FisherHypergeometric
 from fuzzing import compiled, draws, gradients, modes, moments, precision, probabilities, tails, tilts
 from fuzzing.families import generate, groups_of
 from fuzzing.findings import Finding
@@ -130,10 +131,13 @@ class Result:
         self.seconds += other.seconds
 
 
-def prepare() -> None:
-    """Once in every process."""
+def prepare(device: torch.device) -> None:
+    """Once in every process. A first draw imports and compiles what is needed: a time limit must not end that half-way."""
     torch.set_num_threads(1)  # processes must not compete for the same cores
     warnings.simplefilter("ignore")
+    for size in (5, 500):
+        log_weights = torch.zeros(3, dtype=torch.float64, device=device, requires_grad=True)
+        FisherHypergeometric([size] * 3, size, log_weights=log_weights).rsample((2,)).sum().backward()
 
 
 def run(job: Job, device: torch.device) -> Result:
