@@ -129,6 +129,15 @@ def test_tails_are_sums_of_probabilities_where_almost_all_balls_are_drawn(
     assert law.log_sf(counts)[0].item() == pytest.approx(upper, rel=1e-8, abs=1e-12)
 
 
+def test_tails_of_an_urn_are_those_of_the_balls_that_are_left(device: torch.device) -> None:
+    """418 of nine billion balls are left: counting them instead, with inverse weights, is the same law in small numbers."""
+    size, left, log_weights = 4450039038, 418, float64([0.0, -0.17442822496848853], device=device)
+    drawn = FisherHypergeometric([size] * 2, 2 * size - left, log_weights=log_weights)
+    remaining = FisherHypergeometric([size] * 2, left, log_weights=-log_weights)
+    counts = float64([198.0, 235.0], device=device)
+    torch.testing.assert_close(drawn.log_cdf(size - counts), remaining.log_sf(counts - 1), rtol=1e-12, atol=0)
+
+
 def test_the_log_normalizer_of_huge_urns_keeps_its_digits(device: torch.device) -> None:
     """Of one group it is a binomial coefficient: here 460,320,997,600 over 12."""
     law = FisherHypergeometric([460320997600], 460320997588, log_weights=torch.zeros(1, dtype=torch.float64, device=device))

@@ -198,6 +198,10 @@ class _Terms(NamedTuple):
 
     @staticmethod
     def _log_binomial_ratio(count: Tensor, size: Tensor, log_odds: Tensor, upward: Tensor, d: Tensor) -> Tensor:
+        # Nodes d are no integers: added to a count of billions they would lose their digits, so the fewer of drawn and left are counted.
+        mostly_drawn = 2 * count > size
+        count, log_odds = torch.where(mostly_drawn, size - count, count), torch.where(mostly_drawn, -log_odds, log_odds)
+        upward = upward ^ mostly_drawn
         count, size, log_odds = count.unsqueeze(-1), size.unsqueeze(-1), log_odds.unsqueeze(-1)
         there = count + torch.where(upward, 1.0, -1.0).unsqueeze(-1) * d
         return binomial_log_pmf(there, size, log_odds) - binomial_log_pmf(count, size, log_odds)
