@@ -15,7 +15,8 @@ class Tolerances(NamedTuple):
         mean: of each mean, relative to it.
         sum_of_means: of their sum, relative to n.
         covariance: of each entry, relative to the largest one.
-        covariance_floor: of each entry, absolute; it matters where the outcome is all but certain.
+        covariance_floor: of each entry, absolute, in urns of a million balls, and more in larger ones; it matters where the outcome is all
+            but certain.
         symmetry: of the difference of two entries that must be equal, relative to the largest entry.
         row_sums: of the sum of a row of the covariance, relative to the largest entry and for each group.
         marginal: of log P(X_j = x), as `log_prob`.

@@ -81,13 +81,17 @@ def check_closed_forms(trial: Trial) -> None:
     trial.expect("mean has its closed form", ~known | close, "mean[{index}]", mean, exact)
 
 
+def covariance_floor(trial: Trial) -> Floats:
+    return promised(trial).covariance_floor * np.maximum(1, trial.batch.population / 1e6)
+
+
 def check_variance(trial: Trial) -> None:
     mean, variance = trial.get("mean"), trial.get("variance")
     trial.expect("variance is finite", np.isfinite(variance), "variance[{index}]", variance, "a finite number")
     trial.expect("variance is not negative", ~(variance < 0), "variance[{index}]", variance, "at least 0")
     low, high = bounds_of_variance(trial, mean)
     largest = np.maximum(variance.max(-1, keepdims=True), 0)
-    slack = promised(trial).covariance * largest + promised(trial).covariance_floor
+    slack = promised(trial).covariance * largest + covariance_floor(trial)[:, None]
     trial.expect("variance is not below what its mean allows", variance >= low - slack, "variance[{index}]", variance, low)
     trial.expect("variance is not above what its mean allows", variance <= high + slack, "variance[{index}]", variance, high)
     if trial.is_fisher:
@@ -115,16 +119,16 @@ def bounds_of_variance(trial: Trial, mean: Floats) -> tuple[Floats, Floats]:
 def check_covariance(trial: Trial) -> None:
     if trial.batch.groups > MOST_GROUPS:
         return
-    covariance, tolerance = trial.get("covariance_matrix"), promised(trial)
+    covariance, tolerance, floor = trial.get("covariance_matrix"), promised(trial), covariance_floor(trial)[:, None, None]
     entry = "covariance_matrix[{index}]"
     trial.expect("covariance is finite", np.isfinite(covariance), entry, covariance, "a finite number")
     largest = np.abs(covariance).max((1, 2), keepdims=True)
-    symmetric = np.abs(covariance - covariance.swapaxes(1, 2)) <= tolerance.symmetry * largest + tolerance.covariance_floor
+    symmetric = np.abs(covariance - covariance.swapaxes(1, 2)) <= tolerance.symmetry * largest + floor
     trial.expect("covariance is symmetric", symmetric, entry, covariance, covariance.swapaxes(1, 2))
     rows = covariance.astype(np.longdouble).sum(-1).astype(float)
-    zero = np.abs(rows) <= tolerance.row_sums * trial.batch.groups * largest[..., 0] + tolerance.covariance_floor
+    zero = np.abs(rows) <= tolerance.row_sums * trial.batch.groups * largest[..., 0] + floor[..., 0]
     trial.expect("rows of the covariance sum to zero", zero, "covariance_matrix.sum(-1)[{index}]", rows, "0")
-    slack, own = tolerance.covariance * largest + tolerance.covariance_floor, np.eye(trial.batch.groups, dtype=bool)
+    slack, own = tolerance.covariance * largest + floor, np.eye(trial.batch.groups, dtype=bool)
     if trial.is_fisher or trial.batch.groups == 2:  # three of Wallenius' groups may be positively correlated
         trial.expect("covariance of two groups is not positive", own | ~(covariance > slack), entry, covariance, "at most 0")
     variance = np.diagonal(covariance, axis1=1, axis2=2)

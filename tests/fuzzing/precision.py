@@ -13,6 +13,7 @@ import oracles
 import tolerances
 import wallenius_oracles
 from distributions import error
+from fuzzing.moments import covariance_floor
 from fuzzing.outcomes import centre_and_spread, probes
 from fuzzing.probabilities import allowed
 from fuzzing.trial import Trial
@@ -108,7 +109,7 @@ def _check_covariance(row: _Row, exact: dict[tuple[int, int], mpf], promised: To
         return
     ours, largest = row.get("covariance_matrix"), float(max(abs(value) for value in exact.values()))
     values = [ours[i][j] for i, j in exact]
-    errors = [promised.covariance * largest + promised.covariance_floor] * len(exact)
+    errors = [promised.covariance * largest + float(covariance_floor(row.single)[0])] * len(exact)
     row.compare("covariance has its digits", f"covariance_matrix  # entry {{index}} of {list(exact)}:", values, exact.values(), errors)
 
 
