@@ -11,6 +11,7 @@ from multiprocessing.connection import Connection, wait
 from typing import Any
 
 Work = Callable[[Any], Any]
+GOODBYE = 5.0  # seconds for a process to end
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,10 @@ class _Worker:
         self.connection.send(job)
 
     def stop(self) -> None:
+        """An idle process ends by itself, in good order; any other is killed."""
+        if self.job is None and self.is_ready and self.process.is_alive():
+            self.connection.send(None)
+            self.process.join(GOODBYE)
         self.process.kill()
         self.process.join()
         self.connection.close()
