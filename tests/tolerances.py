@@ -13,6 +13,7 @@ class Tolerances(NamedTuple):
     Attributes:
         log_prob: of log P(x), relative to max(1, |log P(x)|).
         mean: of each mean, relative to it.
+        mean_floor: of each mean, absolute.
         sum_of_means: of their sum, relative to n.
         covariance: of each entry, relative to the largest one.
         covariance_floor: of each entry, absolute, in urns of a million balls, and more in larger ones; it matters where the outcome is all
@@ -26,6 +27,7 @@ class Tolerances(NamedTuple):
 
     log_prob: float
     mean: float
+    mean_floor: float
     sum_of_means: float
     covariance: float
     covariance_floor: float
@@ -39,9 +41,10 @@ class Tolerances(NamedTuple):
 FISHER = Tolerances(
     log_prob=1e-11,
     mean=1e-11,
+    mean_floor=1e-290,  # 10¹² balls times the smallest number with all its digits
     sum_of_means=64 * EPS,
     covariance=1e-9,
-    covariance_floor=1e-290,  # 10¹² balls times the smallest number with all its digits
+    covariance_floor=1e-290,
     symmetry=32 * EPS,
     row_sums=32 * EPS,
     marginal=1e-10,
@@ -52,6 +55,7 @@ FISHER = Tolerances(
 WALLENIUS_SMALL = Tolerances(
     log_prob=1e-10,
     mean=1e-10,
+    mean_floor=1e-250,
     sum_of_means=1e-12,
     covariance=1e-10,
     covariance_floor=1e-14,

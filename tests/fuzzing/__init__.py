@@ -1,6 +1,7 @@
 """A fuzzer of both laws, run by ``make fuzz``: families of hard urns, and checks that every one of them must pass.
 
-Read ``families`` for the urns, ``trial`` for how the library is called (each call under a time limit, each failure with a line that
-reproduces it), the modules ``draws``, ``probabilities``, ``moments``, ``tails``, ``gradients``, ``tilts`` and ``precision`` for the checks,
-``reference`` for Fisher's law in plain NumPy, ``jobs`` for the mix of work and ``pool`` for the processes that do it.
+``families`` draws the urns. ``trial`` calls the library, each call under a time limit (``limits``), and turns a failure into a line that
+reproduces it (``findings``). The checks are in ``probabilities``, ``moments``, ``draws``, ``tails``, ``modes``, ``gradients``, ``tilts``,
+``compiled`` and, against oracles in many digits, ``precision``. ``reference`` is Fisher's law in plain NumPy, fast enough for every urn;
+``outcomes`` chooses the counts to ask for. ``jobs`` is the mix of work, ``pool`` the processes that do it, ``__main__`` the command.
 """

@@ -27,7 +27,7 @@ def error_of_mean(trial: Trial) -> Floats:
     """What is promised, and the reference's own error: 1e-15 of m·p, its independent binomial's mean, and more than that for Fisher's
     mean where a group is hardly ever drawn."""
     own = 1e-14 * (trial.batch.drawable * trial.reference.p).astype(float)
-    return promised(trial).mean * trial.reference.mean + own + TINY
+    return promised(trial).mean * trial.reference.mean + own + promised(trial).mean_floor
 
 
 def check_mean(trial: Trial) -> None:
@@ -77,7 +77,7 @@ def check_closed_forms(trial: Trial) -> None:
     is_single, is_central = batch.draws == 1, (np.where(sizes > 0, batch.log_weights, top) == top).all(-1)
     exact = np.where(is_single[:, None], single, batch.draws[:, None] * sizes / total).astype(float)
     known = (is_single | is_central)[:, None]
-    close = np.abs(mean - exact) <= promised(trial).mean * exact + TINY
+    close = np.abs(mean - exact) <= promised(trial).mean * exact + promised(trial).mean_floor
     trial.expect("mean has its closed form", ~known | close, "mean[{index}]", mean, exact)
 
 

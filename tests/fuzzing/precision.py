@@ -77,7 +77,9 @@ def _check_fisher(row: _Row) -> None:
     errors = allowed(row.single, counts[None], np.array([[float(value) for value in exact]]))[0]
     row.compare("log_prob has its digits", f"log_prob({counts.tolist()})[{{index}}]", row.log_probs(counts), exact, errors)
     moments = oracles.moments(urn)
-    row.compare("mean has its digits", "mean[{index}]", row.get("mean"), moments.mean, _relative(moments.mean, promised.mean, 1e-300))
+    row.compare(
+        "mean has its digits", "mean[{index}]", row.get("mean"), moments.mean, _relative(moments.mean, promised.mean, promised.mean_floor)
+    )
     _check_covariance(row, {pair: value for pair, value in moments.covariance.items() if urn.groups <= 12}, promised)
     terms = max([1.0, *(abs(lw) * min(m, urn.draws) for m, lw in zip(urn.drawable, urn.log_weights, strict=True) if m > 0)])
     if not row.single.batch.by_weights:
@@ -166,7 +168,9 @@ def _check_wallenius(row: _Row) -> None:
         ours = row.log_probs(counts[kept])
         row.compare("log_prob has its digits", f"log_prob({counts[kept].tolist()})[{{index}}]", ours, [exact[i] for i in kept], bounds)
     if law:
-        row.compare("mean has its digits", "mean[{index}]", row.get("mean"), law.mean, _relative(law.mean, promised.mean, 1e-300))
+        row.compare(
+            "mean has its digits", "mean[{index}]", row.get("mean"), law.mean, _relative(law.mean, promised.mean, promised.mean_floor)
+        )
         groups = range(urn.groups)
         _check_covariance(row, {(i, j): law.covariance[i][j] for i in groups for j in groups}, promised)
         _check_tails(row, law.marginals, promised, most=40 if urn.groups <= 2 else 2)  # of more groups they take long

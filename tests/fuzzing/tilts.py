@@ -13,7 +13,6 @@ from fuzzing.trial import Trial, Values
 
 # The quadrature behind every number allows for a sum that is off by a fraction of its deviation; the tilt promises this much.
 DEVIATIONS = 0.01
-LIMIT = 30.0  # seconds of processor time for one batch, which needs a tenth
 
 
 def targets(batch: Batch) -> Values:
@@ -24,7 +23,7 @@ def targets(batch: Batch) -> Values:
 def check_tilt(trial: Trial) -> None:
     batch = trial.batch
     operands = (batch.log_weights, batch.group_sizes.astype(float), batch.draws.astype(float))
-    with time_limit(LIMIT):
+    with time_limit(trial.limit):
         tilt = log_tilt(*(torch.tensor(operand, dtype=torch.float64, device=trial.device) for operand in operands)).cpu().numpy()
     held = batch.drawable > 0
     log_odds = np.where(held, batch.log_weights, 0.0) + tilt[:, None]

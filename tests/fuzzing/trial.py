@@ -20,8 +20,9 @@ from fuzzing.reference import Reference
 
 LAWS = {"fisher": FisherHypergeometric, "wallenius": WalleniusHypergeometric}
 MOST_CULPRITS = 2  # isolated when a call on a batch fails as a whole
-# Seconds of processor time for one call on a batch; the slowest need a tenth of it.
+# Seconds of processor time for one call on a batch; the slowest need a tenth of it. On a GPU the first call compiles kernels.
 LIMITS = {"fisher": 5.0, "wallenius": 30.0}
+LONGER_ON_A_GPU = 20.0
 
 Values = NDArray[Any]
 Compute = Callable[[Any, Integers], Tensor]  # of a distribution and the numbers of its rows
@@ -74,6 +75,10 @@ class Trial:
         return self.law == "fisher"
 
     @property
+    def limit(self) -> float:
+        return LIMITS[self.law] * (1.0 if self.device.type == "cpu" else LONGER_ON_A_GPU)
+
+    @property
     def support(self) -> tuple[Integers, Integers]:
         """The lowest and the highest possible count of each group."""
         sizes, draws = self.batch.drawable, self.batch.draws[:, None]
@@ -105,7 +110,7 @@ class Trial:
             if not len(rows):
                 break
             try:
-                found = self._attempt(compute, rows, LIMITS[self.law])
+                found = self._attempt(compute, rows, self.limit)
             except NotImplementedError:
                 raise
             except Exception:
@@ -124,7 +129,7 @@ class Trial:
             halves = [rows] if len(rows) == 1 else [rows[: len(rows) // 2], rows[len(rows) // 2 :]]
             for half in halves:
                 try:
-                    self._attempt(compute, half, LIMITS[self.law] / 5)
+                    self._attempt(compute, half, self.limit / 5)
                 except Exception as error:
                     reason = "does not return" if isinstance(error, TimeLimitError) else f"{type(error).__name__}: {error}".split("\n")[0]
                     rows = half
