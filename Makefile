@@ -16,9 +16,9 @@ help: ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
 # Debian ships Python without ensurepip: there the outer pip installs the inner one.
-$(INSTALLED): pyproject.toml constraints.txt
+$(INSTALLED): pyproject.toml studies/pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; }
-	$(BIN)/python -m pip install --editable '.[dev,experiments,explore,interop]' --constraint constraints.txt
+	$(BIN)/python -m pip install --editable '.[dev,explore,interop]' --editable ./studies --constraint constraints.txt
 	@touch $@
 
 demo: $(INSTALLED) ## learn who got a place in the Titanic's boats; figure in build/demo
@@ -91,7 +91,7 @@ glance: ## bring the README's table of results up to date
 	$(PYTHON) tools/glance.py
 
 bench: $(INSTALLED) ## time the library
-	$(BIN)/python -m pytest benchmarks --benchmark-enable --benchmark-columns=median,iqr,ops,rounds
+	$(BIN)/python -m benchmarks
 
 clean: ## remove all that these commands made
 	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache

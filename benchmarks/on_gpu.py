@@ -1,7 +1,9 @@
-"""The figures that need a CUDA device, as a table: ``python benchmarks/on_gpu.py`` (a minute, most of it compiling kernels).
+"""The figures that need a CUDA device, as a table: ``python benchmarks/on_gpu.py`` (a minute, most
+of it compiling kernels).
 
-Times are by CUDA events around many calls, after some to warm up. *Captured* is a replay of a CUDA graph: what the device needs, without
-the host. Arguments are not validated, since checks ask the host.
+Times are by CUDA events around many calls, after some to warm up. *Captured* is a replay of a CUDA
+graph: what the device needs, without the host. Arguments are not validated, since checks ask the
+host.
 """
 
 from __future__ import annotations
@@ -11,13 +13,19 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor, nn
 
+from benchmarks.measure import peak_tensor_bytes
 from diffurn import FisherHypergeometric
-from diffurn.experiments.bench_measure import peak_tensor_bytes
-from diffurn.models.steps import Replayed
+from diffurn_studies.stacked.steps import Replayed
 
 CUDA = torch.device("cuda")
-# Urns, groups, balls of each, draws: what the paper's released code takes for a draw and its gradient on one H200, in ms.
-STEPS = {(50_000, 3, 200, 180): 254.0, (256, 50, 100, 500): 181.0, (1_000_000, 3, 200, 180): None, (100, 1000, 10, 3000): None}
+# Urns, groups, balls of each, draws: what the paper's released code takes for a draw and its
+# gradient on one H200, in ms.
+STEPS = {
+    (50_000, 3, 200, 180): 254.0,
+    (256, 50, 100, 500): 181.0,
+    (1_000_000, 3, 200, 180): None,
+    (100, 1000, 10, 3000): None,
+}
 MANY = 1 << 28
 
 
@@ -30,12 +38,12 @@ def milliseconds(job: Callable[[], object], calls: int = 100) -> float:
         job()
     end.record()
     torch.cuda.synchronize()
-    return start.elapsed_time(end) / calls
+    return float(start.elapsed_time(end)) / calls
 
 
 def captured(job: Callable[[], object]) -> Callable[[], None]:
     """Replays of what the job launches."""
-    replayed = Replayed(job, CUDA)
+    replayed = Replayed(lambda: (job(), None)[1], CUDA)
     replayed.run(Replayed.WARM_UP + 1)
     return lambda: replayed.run(1)
 
@@ -69,30 +77,49 @@ def training_step(way: Callable[[Tensor], Tensor]) -> Callable[[], None]:
 def steps() -> Iterator[tuple[str, str]]:
     for shape, theirs in STEPS.items():
         job = draw_and_gradient(*shape)
-        eager, peak, replayed = milliseconds(job), peak_tensor_bytes(job, CUDA) / 1e6, milliseconds(captured(job))
+        eager, peak, replayed = (
+            milliseconds(job),
+            peak_tensor_bytes(job, CUDA) / 1e6,
+            milliseconds(captured(job)),
+        )
         what = "draw and gradient of each of {:,} urns, c = {}, m = {}, n = {}".format(*shape)
-        faster = f" ({theirs / eager:.0f} and {theirs / replayed:.0f} times faster)" if theirs else ""
+        faster = (
+            f" ({theirs / eager:.0f} and {theirs / replayed:.0f} times faster)" if theirs else ""
+        )
         yield what, f"{eager:.2f} ms, captured {replayed:.3f} ms{faster}; {peak:.1f} MB"
 
 
 def of_one_urn() -> Iterator[tuple[str, str]]:
     weights = torch.tensor([1.0, 3.0, 1.0], device=CUDA)
     urn = FisherHypergeometric([200] * 3, 180, weights=weights)
-    draws, uniforms = milliseconds(lambda: urn.sample((MANY,)), 5), milliseconds(lambda: torch.rand(MANY, 3, device=CUDA), 5)
+    draws, uniforms = (
+        milliseconds(lambda: urn.sample((MANY,)), 5),
+        milliseconds(lambda: torch.rand(MANY, 3, device=CUDA), 5),
+    )
     speed, fraction = f"{MANY / draws / 1e6:.0f} billion draws/s", f"{uniforms / draws:.2f}"
-    yield f"{MANY:,} draws of one urn, c = 3, m = 200", f"{speed}; torch.rand takes {fraction} of the time for the same bytes"
+    yield (
+        f"{MANY:,} draws of one urn, c = 3, m = 200",
+        f"{speed}; torch.rand takes {fraction} of the time for the same bytes",
+    )
 
 
 def inside_a_step() -> Iterator[tuple[str, str]]:
     sizes, draws = torch.tensor([10, 10], device=CUDA), torch.tensor(10, device=CUDA)
     ways: dict[str, Callable[[Tensor], Tensor]] = {
-        "sizes on the host": lambda w: FisherHypergeometric([10, 10], 10, log_weights=w, validate_args=False).rsample(),
-        "sizes on the device": lambda w: FisherHypergeometric(sizes, draws, log_weights=w, validate_args=False).rsample(),
+        "sizes on the host": lambda w: FisherHypergeometric(
+            [10, 10], 10, log_weights=w, validate_args=False
+        ).rsample(),
+        "sizes on the device": lambda w: FisherHypergeometric(
+            sizes, draws, log_weights=w, validate_args=False
+        ).rsample(),
     }
     base = milliseconds(captured(training_step(lambda w: w)), 200)
     for name, way in ways.items():
         added = milliseconds(captured(training_step(way)), 200) - base
-        yield f"64 urns, c = 2, m = 10, in a captured training step, {name}", f"{1000 * added:.0f} µs added to {1000 * base:.0f} µs"
+        yield (
+            f"64 urns, c = 2, m = 10, in a captured training step, {name}",
+            f"{1000 * added:.0f} µs added to {1000 * base:.0f} µs",
+        )
 
 
 def main() -> None:

@@ -1,4 +1,6 @@
-"""Pictures that the pages share; colours are those of Okabe and Ito, which colour-blind readers can tell apart."""
+"""Pictures that the pages share; colours are those of Okabe and Ito, which colour-blind readers can
+tell apart.
+"""
 
 from __future__ import annotations
 
@@ -32,9 +34,17 @@ def _png(figure: Figure) -> bytes:
 _show_figures_in_notebooks()
 
 
-def panels(rows: int = 1, columns: int = 1, height: float = 3.2, **options: Any) -> tuple[Figure, Any]:
-    """A figure as wide as the text, and its axes; narrow enough that its letters can be read on a telephone."""
-    figure = Figure(figsize=({1: 6.2, 2: 6.8}.get(columns, 2.9 * columns), height * rows), layout="constrained", dpi=150)
+def panels(
+    rows: int = 1, columns: int = 1, height: float = 3.2, **options: Any
+) -> tuple[Figure, Any]:
+    """A figure as wide as the text, and its axes; narrow enough that its letters can be read on a
+    telephone.
+    """
+    figure = Figure(
+        figsize=({1: 6.2, 2: 6.8}.get(columns, 2.9 * columns), height * rows),
+        layout="constrained",
+        dpi=150,
+    )
     axes = figure.subplots(rows, columns, **options)
     for panel in np.ravel(axes):
         panel.spines[["top", "right"]].set_visible(False)
@@ -47,7 +57,9 @@ def law(panel: Any, probabilities: Any, colour: str, label: str, filled: bool = 
     mass = np.asarray(probabilities)
     counts = np.arange(len(mass))
     if filled:
-        panel.fill_between(counts, mass, step="mid", color=colour, alpha=0.35, linewidth=0, label=label)
+        panel.fill_between(
+            counts, mass, step="mid", color=colour, alpha=0.35, linewidth=0, label=label
+        )
     else:
         panel.plot(counts, mass, color=colour, linewidth=1.6, label=label)
 
@@ -57,13 +69,21 @@ def mass_of(urn: Any, group: int) -> np.ndarray:
     import torch
 
     counts = torch.arange(int(urn.group_sizes[group]) + 1)
-    values = torch.zeros(len(counts), *urn.event_shape).index_fill_(-1, torch.tensor(group), 1) * counts.unsqueeze(-1)
+    values = torch.zeros(len(counts), *urn.event_shape).index_fill_(
+        -1, torch.tensor(group), 1
+    ) * counts.unsqueeze(-1)
     return urn.marginal_log_prob(values)[:, group].exp().detach().numpy()
 
 
 def legend_below(figure: Figure, panel: Any, columns: int = 3) -> None:
     """The legend of a panel under the figure, where it hides nothing."""
-    figure.legend(*panel.get_legend_handles_labels(), loc="outside lower center", ncols=columns, frameon=False, fontsize=8)
+    figure.legend(
+        *panel.get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=columns,
+        frameon=False,
+        fontsize=8,
+    )
 
 
 # The paper's two illustrations.
@@ -72,16 +92,31 @@ def legend_below(figure: Figure, panel: Any, columns: int = 3) -> None:
 def _ball(panel: Any, x: float, y: float, colours: Sequence[str], radius: float = 0.36) -> None:
     """A ball; one of several colours stands for merged groups."""
     if len(colours) == 1:
-        panel.add_patch(Circle((x, y), radius, facecolor=colours[0], edgecolor="black", linewidth=0.8))
+        panel.add_patch(
+            Circle((x, y), radius, facecolor=colours[0], edgecolor="black", linewidth=0.8)
+        )
     for place, colour in enumerate(colours if len(colours) > 1 else ()):
         share = 360 / len(colours)
         panel.add_patch(
-            Wedge((x, y), radius, 90 + place * share, 90 + (place + 1) * share, facecolor=colour, edgecolor="black", linewidth=0.8)
+            Wedge(
+                (x, y),
+                radius,
+                90 + place * share,
+                90 + (place + 1) * share,
+                facecolor=colour,
+                edgecolor="black",
+                linewidth=0.8,
+            )
         )
 
 
 def _vessel(panel: Any, left: float, bottom: float, width: float, height: float) -> None:
-    panel.plot([left, left, left + width, left + width], [bottom + height, bottom, bottom, bottom + height], color="black", linewidth=1.4)
+    panel.plot(
+        [left, left, left + width, left + width],
+        [bottom + height, bottom, bottom, bottom + height],
+        color="black",
+        linewidth=1.4,
+    )
 
 
 def _blank(panel: Any, xlim: tuple[float, float], ylim: tuple[float, float]) -> None:
@@ -89,7 +124,9 @@ def _blank(panel: Any, xlim: tuple[float, float], ylim: tuple[float, float]) -> 
     panel.axis("off")
 
 
-def _heap(panel: Any, left: float, bottom: float, balls: Sequence[Sequence[str]], columns: int) -> None:
+def _heap(
+    panel: Any, left: float, bottom: float, balls: Sequence[Sequence[str]], columns: int
+) -> None:
     for place, colours in enumerate(balls):
         _ball(panel, left + 0.5 + place % columns, bottom + 0.5 + place // columns, colours)
 
@@ -117,7 +154,9 @@ def urn_picture(group_sizes: Sequence[int], draws: int, seed: int = 0) -> Figure
     return figure
 
 
-def chain_picture(group_sizes: Sequence[int], counts: Sequence[int], laws: Sequence[dict[str, np.ndarray]]) -> Figure:
+def chain_picture(
+    group_sizes: Sequence[int], counts: Sequence[int], laws: Sequence[dict[str, np.ndarray]]
+) -> Figure:
     """A draw group by group: the group against all later ones, their laws, and what came out.
 
     Args:
@@ -137,11 +176,15 @@ def chain_picture(group_sizes: Sequence[int], counts: Sequence[int], laws: Seque
         _vessel(above, -0.1, -0.05, 6.2, 2.4)
         _heap(above, 0, 0, balls, 6)
         against = f"against {rest} later balls" if rest else "takes what is left"
-        above.set_title(f"group {step + 1}: {group_sizes[step]} balls {against},\n{left} draws left", size=9)
+        above.set_title(
+            f"group {step + 1}: {group_sizes[step]} balls {against},\n{left} draws left", size=9
+        )
         _blank(above, (-0.4, 6.4), (-0.3, 2.6))
         if step < groups - 1:
             width = 0.8 / len(laws[step])
-            for place, (name, mass) in enumerate((name, np.asarray(mass)) for name, mass in laws[step].items()):
+            for place, (name, mass) in enumerate(
+                (name, np.asarray(mass)) for name, mass in laws[step].items()
+            ):
                 where = np.arange(len(mass)) + (place - (len(laws[step]) - 1) / 2) * width
                 middle.bar(
                     where,
@@ -153,12 +196,23 @@ def chain_picture(group_sizes: Sequence[int], counts: Sequence[int], laws: Seque
                     hatch=("", "////")[place % 2],
                 )
             highest = max(float(np.asarray(mass).max()) for mass in laws[step].values())
-            middle.set(xlabel=f"count of group {step + 1}", xticks=range(len(mass)), ylim=(0, 1.35 * highest))
+            middle.set(
+                xlabel=f"count of group {step + 1}",
+                xticks=range(len(mass)),
+                ylim=(0, 1.35 * highest),
+            )
             middle.spines[["top", "right"]].set_visible(False)
             middle.legend(frameon=False, fontsize=8)
         else:
             middle.axis("off")
-            middle.text(0.5, 0.5, f"nothing to choose:\n$x_{groups} = {left}$", ha="center", va="center", size=10)
+            middle.text(
+                0.5,
+                0.5,
+                f"nothing to choose:\n$x_{groups} = {left}$",
+                ha="center",
+                va="center",
+                size=10,
+            )
         _heap(below, 0, 0, [(COLOURS[step],)] * counts[step], 6)
         below.text(-0.2, 0.5, f"$x_{step + 1} = {counts[step]}$", ha="right", va="center", size=10)
         _blank(below, (-2.4, 6.4), (0, 1))
@@ -167,8 +221,12 @@ def chain_picture(group_sizes: Sequence[int], counts: Sequence[int], laws: Seque
     return figure
 
 
-def layers_picture(layers: Sequence[tuple[str, str, Sequence[str]]], arrows: Sequence[tuple[str, str]]) -> Figure:
-    """Boxes one above the other, each with a name, what it does and its modules; an arrow leads from a layer to one that it imports."""
+def layers_picture(
+    layers: Sequence[tuple[str, str, Sequence[str]]], arrows: Sequence[tuple[str, str]]
+) -> Figure:
+    """Boxes one above the other, each with a name, what it does and its modules; an arrow leads
+    from a layer to one that it imports.
+    """
     texts = {name: textwrap.wrap("\u00a0· ".join(modules), 84) for name, _, modules in layers}
     heights = {name: 0.62 + 0.13 * len(lines) for name, lines in texts.items()}
     figure = Figure(figsize=(9, 0.95 * sum(heights.values())), layout="constrained", dpi=150)
@@ -178,17 +236,37 @@ def layers_picture(layers: Sequence[tuple[str, str, Sequence[str]]], arrows: Seq
     for name, purpose, _ in layers:
         y -= heights[name]
         box = FancyBboxPatch(
-            (0, y + 0.1), 6, heights[name] - 0.16, boxstyle="round,pad=0,rounding_size=0.08", facecolor="#EAF2F8", edgecolor=COLOURS[0]
+            (0, y + 0.1),
+            6,
+            heights[name] - 0.16,
+            boxstyle="round,pad=0,rounding_size=0.08",
+            facecolor="#EAF2F8",
+            edgecolor=COLOURS[0],
         )
         panel.add_patch(box)
         top = y + heights[name] - 0.06
         panel.text(0.12, top - 0.2, name, size=10, weight="bold", va="center")
         panel.text(5.88, top - 0.2, purpose, size=8.5, va="center", ha="right", color="#333333")
-        panel.text(0.12, top - 0.36, "\n".join(texts[name]), size=7.5, va="top", color="#444444", linespacing=1.25)
+        panel.text(
+            0.12,
+            top - 0.36,
+            "\n".join(texts[name]),
+            size=7.5,
+            va="top",
+            color="#444444",
+            linespacing=1.25,
+        )
         middle[name] = y + heights[name] / 2
-    for column, (source, target) in enumerate(sorted(arrows, key=lambda pair: (order[pair[0]], order[pair[1]]))):
+    for column, (source, target) in enumerate(
+        sorted(arrows, key=lambda pair: (order[pair[0]], order[pair[1]]))
+    ):
         x, colour = 6.2 + 0.17 * column, COLOURS[order[source] % len(COLOURS)]
-        panel.annotate("", (x, middle[target]), (x, middle[source]), arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.3})
+        panel.annotate(
+            "",
+            (x, middle[target]),
+            (x, middle[source]),
+            arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.3},
+        )
         panel.plot(x, middle[source], "o", color=colour, markersize=4)
     panel.set(xlim=(-0.05, 6.3 + 0.17 * len(arrows)), ylim=(0, sum(heights.values())))
     panel.axis("off")

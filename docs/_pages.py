@@ -1,4 +1,6 @@
-"""What pages show besides pictures: tables of results, commands with their output, and the package's own structure."""
+"""What pages show besides pictures: tables of results, commands with their output, and the
+package's own structure.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from unittest import mock
 
-from diffurn.experiments.tables import Table, text
+from diffurn_studies.harness.tables import Table, text
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "diffurn"
@@ -33,17 +35,29 @@ def results(folder: str) -> dict[str, Table]:
 
 
 def with_rows(table: Table, **values: str) -> Table:
-    """Only the rows that have these values in the columns of these names; the columns are left out."""
+    """Only the rows that have these values in the columns of these names; the columns are left
+    out.
+    """
     kept = [place for place, name in enumerate(table.columns) if name not in values]
-    chosen = [row for row in table.rows if all(row[table.columns.index(name)] == value for name, value in values.items())]
-    return replace(table, columns=[table.columns[place] for place in kept], rows=[[row[place] for place in kept] for row in chosen])
+    chosen = [
+        row
+        for row in table.rows
+        if all(row[table.columns.index(name)] == value for name, value in values.items())
+    ]
+    return replace(
+        table,
+        columns=[table.columns[place] for place in kept],
+        rows=[[row[place] for place in kept] for row in chosen],
+    )
 
 
 def as_markdown(table: Table) -> Markdown:
     """A table of the experiments as the page shows it."""
     sides = ["--:" if table.is_numeric(column) else ":--" for column in range(len(table.columns))]
     lines = [table.columns, sides, *([text(cell) for cell in row] for row in table.rows)]
-    rows = ["| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines]
+    rows = [
+        "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
+    ]
     below = [f"\n{note}" for note in table.notes]
     return Markdown("\n".join([f"**{table.title}**\n", *rows, *below]))
 
@@ -57,8 +71,12 @@ def shell(command: str, folder: Path | str = ".") -> None:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with mock.patch("rich.console._is_jupyter", return_value=False):  # as in a terminal, not as in a notebook
-            outcome = CliRunner().invoke(app, shlex.split(command)[1:], env={"COLUMNS": "88", "FORCE_COLOR": None})
+        with mock.patch(
+            "rich.console._is_jupyter", return_value=False
+        ):  # as in a terminal, not as in a notebook
+            outcome = CliRunner().invoke(
+                app, shlex.split(command)[1:], env={"COLUMNS": "88", "FORCE_COLOR": None}
+            )
     finally:
         os.chdir(before)
     print(f"$ {command}", *filter(None, [outcome.output.strip("\n")]), sep="\n")
@@ -66,7 +84,8 @@ def shell(command: str, folder: Path | str = ".") -> None:
         raise RuntimeError(f"{command} ended with {outcome.exit_code}")
 
 
-# How the layers of the package are called here, the uppermost first; each is a folder, but for the distributions.
+# How the layers of the package are called here, the uppermost first; each is a folder, but for the
+# distributions.
 LAYERS = {
     "cli": "commands: options in, tables and JSON out",
     "explore": "the interactive page: numbers, pictures, server",
@@ -81,7 +100,9 @@ LAYERS = {
 
 
 def architecture() -> tuple[list[tuple[str, str, list[str]]], list[tuple[str, str]]]:
-    """The layers with their modules, and which layer imports which: read from the sources, with an `ast`."""
+    """The layers with their modules, and which layer imports which: read from the sources, with an
+    `ast`.
+    """
     modules: dict[str, list[str]] = {name: [] for name in LAYERS}
     imports: set[tuple[str, str]] = set()
     for path in sorted(PACKAGE.rglob("*.py")):
@@ -100,7 +121,9 @@ def _layer(name: str) -> str:
 
 
 def _imported(path: Path) -> set[str]:
-    """First parts of what a module imports from the package; public names stand for the layer that defines them."""
+    """First parts of what a module imports from the package; public names stand for the layer that
+    defines them.
+    """
     found = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module == "diffurn":

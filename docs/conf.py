@@ -51,7 +51,12 @@ nb_render_markdown_format = "myst"  # tables of results are Markdown
 def _fingerprint() -> str:
     """Changes with anything that an example's output may depend on, besides the example itself."""
     digest = hashlib.sha256()
-    sources = [*DOCS.glob("_*.py"), *DOCS.glob("../src/diffurn/**/*.*"), *DOCS.glob("../examples/*.py"), *DOCS.glob("../results/*/*.json")]
+    sources = [
+        *DOCS.glob("_*.py"),
+        *DOCS.glob("../src/diffurn/**/*.*"),
+        *DOCS.glob("../examples/*.py"),
+        *DOCS.glob("../results/*/*.json"),
+    ]
     for path in sorted(path for path in sources if "__pycache__" not in path.parts):
         digest.update(path.read_bytes())
     return digest.hexdigest()[:16]
@@ -64,28 +69,47 @@ for stale in set(_CACHES.glob("*")) - {Path(nb_execution_cache_path)}:
     shutil.rmtree(stale)
 
 
-# Formulas become MathML, which browsers set by themselves: no script, and nothing to fetch. Signs that are written as they are
-# become commands, so that they are spaced as operators; names of functions are spaced as TeX does.
-_SIGNS = {"≤": r"\le ", "≥": r"\ge ", "≠": r"\ne ", "≈": r"\approx ", "∼": r"\sim ", "∝": r"\propto ", "∈": r"\in ", "·": r"\cdot "}
+# Formulas become MathML, which browsers set by themselves: no script, and nothing to fetch. Signs
+# that are written as they are become commands, so that they are spaced as operators; names of
+# functions are spaced as TeX does.
+_SIGNS = {
+    "≤": r"\le ",
+    "≥": r"\ge ",
+    "≠": r"\ne ",
+    "≈": r"\approx ",
+    "∼": r"\sim ",
+    "∝": r"\propto ",
+    "∈": r"\in ",
+    "·": r"\cdot ",
+}
 _SIGNS |= {"‖": r"\,\Vert\,", "…": r"\ldots "}
-_FUNCTION = re.compile(r'<mi>(?P<name>\\?arg|exp|log|sin)</mi>(?P<open>(?:<mo stretchy="false">&#x00028;)?)')
+_FUNCTION = re.compile(
+    r'<mi>(?P<name>\\?arg|exp|log|sin)</mi>(?P<open>(?:<mo stretchy="false">&#x00028;)?)'
+)
 _LONG = 25  # characters of a formula that may be wider than a telephone
 
 
 def _mathml(formula: str, display: str) -> str:
     def spaced(match: re.Match[str]) -> str:
         after = "0" if match["open"] else "0.17em"
-        return f'<mo lspace="0.17em" rspace="{after}">{match["name"].lstrip(chr(92))}</mo>{match["open"]}'
+        return (
+            '<mo lspace="0.17em" '
+            f'rspace="{after}">{match["name"].lstrip(chr(92))}</mo>{match["open"]}'
+        )
 
     converted = convert(formula.translate(str.maketrans(_SIGNS)), display=display)
     if "<mi>&</mi>" in converted:  # what the converter does not know, it copies
-        raise ValueError(f"this formula has an environment other than split, align and array: {formula}")
+        raise ValueError(
+            f"this formula has an environment other than split, align and array: {formula}"
+        )
     return _FUNCTION.sub(spaced, converted)
 
 
 def _visit_math(self: Any, node: nodes.math) -> None:
     formula = _mathml(node.astext(), "inline")
-    self.body.append(f'<span class="long-math">{formula}</span>' if len(node.astext()) > _LONG else formula)
+    self.body.append(
+        f'<span class="long-math">{formula}</span>' if len(node.astext()) > _LONG else formula
+    )
     raise nodes.SkipNode
 
 
@@ -95,16 +119,22 @@ def _visit_math_block(self: Any, node: nodes.math_block) -> None:
     raise nodes.SkipNode
 
 
-# Docstrings are read in terminals as well, so they say ω_j; here that becomes a subscript, but for code and formulas.
+# Docstrings are read in terminals as well, so they say ω_j; here that becomes a subscript, but for
+# code and formulas.
 _LITERAL = re.compile(r"(``.+?``|:\w+:`.+?`|`.+?`)")
 _SUBSCRIPT = re.compile(r"(?<![\w.])([A-Za-zΣω])_([a-z]|group)(?!\w)")
 
 
-def _set_subscripts(app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]) -> None:
+def _set_subscripts(
+    app: Sphinx, what: str, name: str, thing: object, options: object, lines: list[str]
+) -> None:
     for place, line in enumerate(lines):
         pieces = _LITERAL.split(line)
         if not re.match(r"\s*(>>>|\.\.)", line) and "\\" not in "".join(pieces[::2]):
-            lines[place] = "".join(piece if odd % 2 else _SUBSCRIPT.sub(r"\1\\ :sub:`\2`", piece) for odd, piece in enumerate(pieces))
+            lines[place] = "".join(
+                piece if odd % 2 else _SUBSCRIPT.sub(r"\1\\ :sub:`\2`", piece)
+                for odd, piece in enumerate(pieces)
+            )
 
 
 def setup(app: Sphinx) -> None:

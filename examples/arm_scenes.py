@@ -1,4 +1,6 @@
-"""The contact sheet of the arm scenes: a row for each factor, which runs through its values while all others stay as they are."""
+"""The contact sheet of the arm scenes: a row for each factor, which runs through its values while
+all others stay as they are.
+"""
 
 import os
 from pathlib import Path
@@ -8,13 +10,16 @@ import torch
 import typer
 from matplotlib.figure import Figure
 
-from diffurn.data import arm
-from diffurn.data.arm import ArmScenes
+from diffurn_studies.pairs import arm
+from diffurn_studies.pairs.arm import ArmScenes
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "arm-scenes.png"
 FIXED = torch.tensor([2, 1, 1, 1, 1, 28, 20])
 COLUMNS = 8
-LABELS = [list(values) for values in (arm.OBJECT_COLOURS, arm.SHAPES, arm.RADII, arm.CAMERAS, arm.BACKGROUNDS)]
+LABELS = [
+    list(values)
+    for values in (arm.OBJECT_COLOURS, arm.SHAPES, arm.RADII, arm.CAMERAS, arm.BACKGROUNDS)
+]
 
 
 def shown_values(size: int) -> list[int]:
@@ -35,7 +40,9 @@ def contact_sheet() -> Figure:
             factors = FIXED.clone()
             factors[factor] = value
             panel.imshow(scenes.images(factors).numpy(), interpolation="nearest")
-            panel.set_title(LABELS[factor][value] if factor < len(LABELS) else str(value), size=8, pad=2)
+            panel.set_title(
+                LABELS[factor][value] if factor < len(LABELS) else str(value), size=8, pad=2
+            )
     return figure
 
 

@@ -1,9 +1,11 @@
-"""An urn inside a model: a network looks at features and says how important each group is; only a price of the drawn counts is seen.
+"""An urn inside a model: a network looks at features and says how important each group is; only a
+price of the drawn counts is seen.
 
-Each example is a basket of 40 items drawn from shelves of 30, 20, 25 and 15. A shopper's features decide how important each shelf is, in
-a way unknown to us; what we see of a basket is one number, its price. The network has to find the importances from prices alone, so
-gradients must flow from the price through the whole-numbered draw into the log-weights. Run it with ``--estimator gumbel`` to
-train through Gumbel-Softmax draws instead.
+Each example is a basket of 40 items drawn from shelves of 30, 20, 25 and 15. A shopper's features
+decide how important each shelf is, in a way unknown to us; what we see of a basket is one number,
+its price. The network has to find the importances from prices alone, so gradients must flow from
+the price through the whole-numbered draw into the log-weights. Run it with ``--estimator gumbel``
+to train through Gumbel-Softmax draws instead.
 """
 
 from typing import Annotated
@@ -26,10 +28,14 @@ class Shopper(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        self.log_weights = nn.Sequential(nn.Linear(FEATURES, 32), nn.Tanh(), nn.Linear(32, len(SHELVES)))
+        self.log_weights = nn.Sequential(
+            nn.Linear(FEATURES, 32), nn.Tanh(), nn.Linear(32, len(SHELVES))
+        )
 
     def forward(self, features: Tensor, estimator: Estimator | None = None) -> FisherHypergeometric:
-        return FisherHypergeometric(SHELVES, BASKET, log_weights=self.log_weights(features), estimator=estimator)
+        return FisherHypergeometric(
+            SHELVES, BASKET, log_weights=self.log_weights(features), estimator=estimator
+        )
 
 
 def true_baskets(features: Tensor) -> FisherHypergeometric:
@@ -37,8 +43,12 @@ def true_baskets(features: Tensor) -> FisherHypergeometric:
     return FisherHypergeometric(SHELVES, BASKET, log_weights=nn.functional.pad(features, (0, 1)))
 
 
-def train(shopper: Shopper, steps: int, batch: int = 256, annealing: ExponentialAnnealing | None = None) -> None:
-    """A plain training loop; with `annealing` through Gumbel-Softmax draws, otherwise through exact ones."""
+def train(
+    shopper: Shopper, steps: int, batch: int = 256, annealing: ExponentialAnnealing | None = None
+) -> None:
+    """A plain training loop; with `annealing` through Gumbel-Softmax draws, otherwise through exact
+    ones.
+    """
     optimizer = torch.optim.Adam(shopper.parameters(), lr=3e-3)
     for step in range(steps):
         estimator = CovarianceST() if annealing is None else GumbelSoftmax(annealing(step))
@@ -68,7 +78,11 @@ def main(
     torch.manual_seed(seed)
     shopper = Shopper()
     print(f"error before training: {price_error(shopper):.3f} of the spread of prices")
-    train(shopper, steps, annealing=ExponentialAnnealing(1.0, 0.5, steps) if estimator == "gumbel" else None)
+    train(
+        shopper,
+        steps,
+        annealing=ExponentialAnnealing(1.0, 0.5, steps) if estimator == "gumbel" else None,
+    )
     print(f"error after {steps} steps:  {price_error(shopper):.3f}")
 
 

@@ -1,8 +1,11 @@
-"""An urn inside a Lightning module: how important is each group, if only the price of what was drawn is seen?
+"""An urn inside a Lightning module: how important is each group, if only the price of what was
+drawn is seen?
 
-Each example is a basket of 40 items from shelves of 30, 20, 25 and 15. The importance of the shelves is the same for all baskets and not
-known; what is seen of a basket is its price. The module draws baskets of its own and compares prices: gradients flow from the price through
-the whole-numbered draw into the importances. Needs Lightning: ``pip install pytorch-lightning`` (or ``lightning``).
+Each example is a basket of 40 items from shelves of 30, 20, 25 and 15. The importance of the
+shelves is the same for all baskets and not known; what is seen of a basket is its price. The module
+draws baskets of its own and compares prices: gradients flow from the price through the
+whole-numbered draw into the importances. Needs Lightning: ``pip install pytorch-lightning`` (or
+``lightning``).
 """
 
 import logging
@@ -17,7 +20,9 @@ from diffurn import FisherHypergeometric
 
 SHELVES = torch.tensor([30, 20, 25, 15])
 BASKET = 40
-PRICES = torch.tensor([[1.0, 2.0, 5.0, 10.0], [3.0, 1.0, 0.0, 2.0], [0.0, 4.0, 1.0, 1.0]])  # in three currencies
+PRICES = torch.tensor(
+    [[1.0, 2.0, 5.0, 10.0], [3.0, 1.0, 0.0, 2.0], [0.0, 4.0, 1.0, 1.0]]
+)  # in three currencies
 IMPORTANCE = torch.tensor([1.0, 3.0, 0.5, 2.0])  # what the module does not know
 
 
@@ -63,7 +68,9 @@ def train(epochs: int = 3, baskets: int = 20_000, batch: int = 500) -> Baskets:
     )
     module = Baskets()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*does not have many workers")  # one process loads numbers fast enough
+        warnings.filterwarnings(
+            "ignore", message=".*does not have many workers"
+        )  # one process loads numbers fast enough
         trainer.fit(module, loader)
     return module
 

@@ -1,9 +1,10 @@
 """An urn in a Pyro model and in its guide: what was in the baskets, if only their prices are known?
 
-A basket holds 7 items from shelves of 6, 5 and 4; its price was noted with some error. The model draws the basket from an urn of known
-importances; the guide has an urn of its own for every basket, whose importances are learned by stochastic variational inference. The
-baskets are small enough to list all that could be in them, so the bound that is maximised can be compared with the true log-evidence.
-Needs Pyro: ``pip install pyro-ppl``.
+A basket holds 7 items from shelves of 6, 5 and 4; its price was noted with some error. The model
+draws the basket from an urn of known importances; the guide has an urn of its own for every basket,
+whose importances are learned by stochastic variational inference. The baskets are small enough to
+list all that could be in them, so the bound that is maximised can be compared with the true
+log-evidence. Needs Pyro: ``pip install pyro-ppl``.
 """
 
 import pyro
@@ -24,14 +25,18 @@ class FisherHypergeometric(diffurn.FisherHypergeometric, TorchDistributionMixin)
 
 
 class WalleniusHypergeometric(diffurn.WalleniusHypergeometric, TorchDistributionMixin):
-    """Wallenius' urn likewise. Its log_prob has no gradient in the counts, so Pyro has to use the score function."""
+    """Wallenius' urn likewise. Its log_prob has no gradient in the counts, so Pyro has to use the
+    score function.
+    """
 
     has_rsample = False
 
 
 def model(prices: Tensor) -> None:
     with pyro.plate("baskets", len(prices)):
-        counts = pyro.sample("counts", FisherHypergeometric(SHELVES, BASKET, log_weights=torch.zeros(3)))
+        counts = pyro.sample(
+            "counts", FisherHypergeometric(SHELVES, BASKET, log_weights=torch.zeros(3))
+        )
         pyro.sample("price", Normal(counts @ PRICES.to(counts), ERROR), obs=prices)
 
 
@@ -39,7 +44,9 @@ def guide(prices: Tensor) -> None:
     log_weights = pyro.param("log_weights", torch.zeros(len(prices), 3))
     urns = FisherHypergeometric(SHELVES, BASKET, log_weights=log_weights)
     with pyro.plate("baskets", len(prices)):
-        pyro.sample("counts", urns.has_rsample_(False))  # by the score function: noisier than through the draw, but without bias
+        pyro.sample(
+            "counts", urns.has_rsample_(False)
+        )  # by the score function: noisier than through the draw, but without bias
 
 
 def train(prices: Tensor, steps: int = 300, particles: int = 50) -> Tensor:
@@ -58,8 +65,12 @@ def exact_bound(prices: Tensor, log_weights: Tensor) -> tuple[Tensor, Tensor]:
     """The evidence lower bound of each basket, and its log-evidence, by listing all outcomes."""
     prior = diffurn.FisherHypergeometric(SHELVES, BASKET, log_weights=torch.zeros(3))
     outcomes = prior.enumerate_support().unsqueeze(1)
-    joint = prior.log_prob(outcomes) + Normal(outcomes @ PRICES.to(outcomes), ERROR).log_prob(prices)
-    log_guide = diffurn.FisherHypergeometric(SHELVES, BASKET, log_weights=log_weights).log_prob(outcomes)
+    joint = prior.log_prob(outcomes) + Normal(outcomes @ PRICES.to(outcomes), ERROR).log_prob(
+        prices
+    )
+    log_guide = diffurn.FisherHypergeometric(SHELVES, BASKET, log_weights=log_weights).log_prob(
+        outcomes
+    )
     return (log_guide.exp() * (joint - log_guide)).sum(0), joint.logsumexp(0)
 
 
@@ -73,4 +84,7 @@ if __name__ == "__main__":
     print("price  bound before  after  log-evidence  items expected of each shelf")
     for row in zip(prices, before, after, evidence, expected, strict=True):
         price, first, last, best, counts = (values.tolist() for values in row)
-        print(f"{price:5.0f}  {first:12.2f}  {last:5.2f}  {best:12.2f}  {', '.join(f'{count:.1f}' for count in counts)}")
+        print(
+            f"{price:5.0f}  {first:12.2f}  {last:5.2f}  {best:12.2f}  "
+            f"{', '.join(f'{count:.1f}' for count in counts)}"
+        )

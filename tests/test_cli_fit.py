@@ -56,7 +56,12 @@ def test_fit_prints_the_table_the_tests_and_the_notes() -> None:
     result = run("fit", "--example", "titanic", "--reference", "Crew")
     assert result.exit_code == 0, result.output
     line = next(line for line in result.stdout.splitlines() if "1st class" in line).split()
-    assert line[2:6] == ["325", "203", "105.0", "5.278"]  # 325 · 711 / 2201 = 104.99; ω as by an independent maximisation
+    assert line[2:6] == [
+        "325",
+        "203",
+        "105.0",
+        "5.278",
+    ]  # 325 · 711 / 2201 = 104.99; ω as by an independent maximisation
     assert "χ² = 180.81 with 3 df" in result.stdout  # 2 (99.394 - 8.988)
     assert "profile" in result.stdout
     assert result.stderr == ""
@@ -95,42 +100,70 @@ def test_overdispersion_is_put_in_words(tmp_path: Path) -> None:
 
 
 def test_intervals_are_profiles_unless_the_table_is_large(tmp_path: Path) -> None:
-    few, many = (write(tmp_path / f"{rows}.csv", "m_a,x_a,m_b,x_b\n" + "5,3,9,2\n" * rows) for rows in (2500, 2501))
+    few, many = (
+        write(tmp_path / f"{rows}.csv", "m_a,x_a,m_b,x_b\n" + "5,3,9,2\n" * rows)
+        for rows in (2500, 2501)
+    )
     assert [fit_as_json(path)["interval"] for path in (few, many)] == ["profile", "wald"]
     assert fit_as_json(few, "--interval", "wald")["interval"] == "wald"
 
 
 def test_covariates_show_their_coefficients(tmp_path: Path) -> None:
-    path = write(tmp_path / "counts.csv", "age,m_a,x_a,m_b,x_b\n30,15,6,19,7\n40,16,9,19,5\n50,16,9,19,4\n")
+    path = write(
+        tmp_path / "counts.csv", "age,m_a,x_a,m_b,x_b\n30,15,6,19,7\n40,16,9,19,5\n50,16,9,19,4\n"
+    )
     result = run("fit", path, "--covariate", "age", "--reference", "a")
     assert result.exit_code == 0, result.output
     assert "b:age" in result.stdout
     table = read_counts(path, ["age"])
     features, names = table.features("a")
-    expected = fit(table.counts, table.group_sizes, covariates=features, names=names, groups=table.groups, interval="profile")
+    expected = fit(
+        table.counts,
+        table.group_sizes,
+        covariates=features,
+        names=names,
+        groups=table.groups,
+        interval="profile",
+    )
     assert fit_as_json(path, "--covariate", "age", "--reference", "a") == {
         **expected.to_dict(),
         "available": [47.0, 57.0],
-        "central_expected": pytest.approx([13 * 15 / 34 + 14 * 16 / 35 + 13 * 16 / 35, 13 * 19 / 34 + 14 * 19 / 35 + 13 * 19 / 35]),
+        "central_expected": pytest.approx(
+            [13 * 15 / 34 + 14 * 16 / 35 + 13 * 16 / 35, 13 * 19 / 34 + 14 * 19 / 35 + 13 * 19 / 35]
+        ),
     }
 
 
 DATED = "date_a,date_b,date_c,m_a,x_a,m_b,x_b,m_c,x_c\n" + "".join(
-    f"20240115,20240117,20240118,5,{a},9,{b},7,{c}\n" for a, b, c in ((3, 2, 1), (2, 3, 4), (1, 2, 5))
+    f"20240115,20240117,20240118,5,{a},9,{b},7,{c}\n"
+    for a, b, c in ((3, 2, 1), (2, 3, 4), (1, 2, 5))
 )
 
 
 def test_covariates_that_are_dates_keep_all_their_digits(tmp_path: Path) -> None:
-    (dated,) = fit_as_json(write(tmp_path / "dated.csv", DATED), "--covariate", "date")["coefficients"]
-    (moved,) = fit_as_json(write(tmp_path / "moved.csv", DATED.replace("202401", "")), "--covariate", "date")["coefficients"]
+    (dated,) = fit_as_json(write(tmp_path / "dated.csv", DATED), "--covariate", "date")[
+        "coefficients"
+    ]
+    (moved,) = fit_as_json(
+        write(tmp_path / "moved.csv", DATED.replace("202401", "")), "--covariate", "date"
+    )["coefficients"]
     assert dated.pop("name") == moved.pop("name") == "date"
     assert dated == pytest.approx(moved, rel=1e-9)
-    assert dated["estimate"] == pytest.approx(0.0679057462, abs=1e-9)  # by an independent maximisation over all outcomes
+    assert dated["estimate"] == pytest.approx(
+        0.0679057462, abs=1e-9
+    )  # by an independent maximisation over all outcomes
 
 
 def test_dates_of_rows_are_refused_with_a_way_out(tmp_path: Path) -> None:
-    path = write(tmp_path / "dated.csv", "date,m_a,x_a,m_b,x_b\n20240115,15,6,19,7\n20240117,16,9,19,5\n20240118,16,9,19,4\n")
-    assert_refused(run("fit", path, "--covariate", "date"), "'b:date' is, up to rounding, a linear combination", "subtract a typical one")
+    path = write(
+        tmp_path / "dated.csv",
+        "date,m_a,x_a,m_b,x_b\n20240115,15,6,19,7\n20240117,16,9,19,5\n20240118,16,9,19,4\n",
+    )
+    assert_refused(
+        run("fit", path, "--covariate", "date"),
+        "'b:date' is, up to rounding, a linear combination",
+        "subtract a typical one",
+    )
 
 
 # --- JSON equals the library
@@ -138,7 +171,14 @@ def test_dates_of_rows_are_refused_with_a_way_out(tmp_path: Path) -> None:
 
 def test_json_holds_the_numbers_of_the_library_at_full_precision() -> None:
     table = example_counts("ucb")
-    result = fit(table.counts, table.group_sizes, groups=table.groups, reference="Men", level=0.9, interval="profile")
+    result = fit(
+        table.counts,
+        table.group_sizes,
+        groups=table.groups,
+        reference="Men",
+        level=0.9,
+        interval="profile",
+    )
     record = fit_as_json("--example", "ucb", "--reference", "Men", "--level", "0.9", "--contrasts")
     pairs = record.pop("contrasts")
     assert record.pop("available") == [2691, 1835]
@@ -159,18 +199,29 @@ def test_json_holds_the_numbers_of_the_library_at_full_precision() -> None:
 
 def test_json_writes_infinities_as_strings_and_no_value_as_null(tmp_path: Path) -> None:
     path = write(tmp_path / "counts.csv", "m_a,x_a,m_b,x_b,m_c,x_c\n5,0,9,4,8,5\n")
-    record = json.loads(run("fit", path, "--json", "--contrasts").stdout, parse_constant=pytest.fail)
+    record = json.loads(
+        run("fit", path, "--json", "--contrasts").stdout, parse_constant=pytest.fail
+    )
     assert record["coefficients"][0]["estimate"] == "-inf"
     assert record["contrasts"][0]["estimate"] == "-inf"
     assert record["contrasts"][0]["z"] is None
 
 
-@pytest.mark.parametrize("options", [["--penalty", "firth"], ["--penalty", "ridge", "--ridge", "3"], ["--level", "0.5"]])
+@pytest.mark.parametrize(
+    "options", [["--penalty", "firth"], ["--penalty", "ridge", "--ridge", "3"], ["--level", "0.5"]]
+)
 def test_options_reach_the_fit(options: list[str]) -> None:
     table = example_counts("titanic")
-    given = {option.removeprefix("--"): value for option, value in zip(options[::2], options[1::2], strict=True)}
-    chosen = {name: float(value) if name in ("ridge", "level") else value for name, value in given.items()}
-    expected = fit(table.counts, table.group_sizes, groups=table.groups, interval="wald", **chosen).to_dict()  # type: ignore[arg-type]
+    given = {
+        option.removeprefix("--"): value
+        for option, value in zip(options[::2], options[1::2], strict=True)
+    }
+    chosen = {
+        name: float(value) if name in ("ridge", "level") else value for name, value in given.items()
+    }
+    expected = fit(
+        table.counts, table.group_sizes, groups=table.groups, interval="wald", **chosen
+    ).to_dict()  # type: ignore[arg-type]
     record = fit_as_json("--example", "titanic", "--interval", "wald", *options)
     assert record["coefficients"] == expected["coefficients"]
 
@@ -185,8 +236,14 @@ def test_both_formats_and_standard_input_give_the_same_fit(tmp_path: Path) -> No
 
 def test_frequencies_equal_repeated_rows(tmp_path: Path) -> None:
     rows = {"15,6,19,7": 3, "16,9,19,5": 1, "12,2,19,9": 4, "12,3,19,9": 0}
-    counted = write(tmp_path / "counted.csv", "m_a,x_a,m_b,x_b,frequency\n" + "".join(f"{row},{f}\n" for row, f in rows.items()))
-    repeated = write(tmp_path / "repeated.csv", "m_a,x_a,m_b,x_b\n" + "".join(f"{row}\n" * f for row, f in rows.items()))
+    counted = write(
+        tmp_path / "counted.csv",
+        "m_a,x_a,m_b,x_b,frequency\n" + "".join(f"{row},{f}\n" for row, f in rows.items()),
+    )
+    repeated = write(
+        tmp_path / "repeated.csv",
+        "m_a,x_a,m_b,x_b\n" + "".join(f"{row}\n" * f for row, f in rows.items()),
+    )
     first, second = fit_as_json(counted), fit_as_json(repeated)
     assert first["rows"] == second["rows"] == 8
     for key in ("log_likelihood", "aic", "available", "observed", "central_expected"):
@@ -200,7 +257,9 @@ def test_frequencies_equal_repeated_rows(tmp_path: Path) -> None:
 # --- figures
 
 
-@pytest.mark.parametrize(("suffix", "beginning"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".PDF", b"%PDF")])
+@pytest.mark.parametrize(
+    ("suffix", "beginning"), [(".png", b"\x89PNG"), (".svg", b"<?xml"), (".PDF", b"%PDF")]
+)
 def test_the_figure_is_an_image(suffix: str, beginning: bytes, tmp_path: Path) -> None:
     path = tmp_path / f"figure{suffix}"
     result = run("fit", "--example", "titanic", "--figure", path)
@@ -216,11 +275,11 @@ AWKWARD = {
     "not comparable": "m_a,x_a,m_b,x_b,m_c,x_c,m_d,x_d\n5,2,9,4,0,0,0,0\n0,0,0,0,4,2,5,1\n",
     "a group without balls": "m_a,x_a,m_b,x_b,m_c,x_c\n5,2,9,4,0,0\n",
     "everything drawn": "m_a,x_a,m_b,x_b\n5,5,9,9\n",
-    "formulas, quotes and foreign letters in names": 'm_$x_{,x_$x_{,m_$y$,x_$y$,"m_""",x_\\"\n'.replace('x_\\"', '"x_"""')
-    + "5,2,9,4,3,1\n",
+    "formulas, quotes and foreign letters in names": 'm_$x_{,x_$x_{,m_$y$,x_$y$,"m_""","x_"""\n'
+    "5,2,9,4,3,1\n",
     "letters no font has": "m_\U00012345,x_\U00012345,m_漢字,x_漢字\n5,2,9,4\n",
     "counts that differ by a factor of 10^12": "m_a,x_a,m_b,x_b\n5,2,9000000000000,4000000000000\n",
-    "a coefficient of a million": "z,m_a,x_a,m_b,x_b\n0.000001,9,4,9,5\n0.000002,9,5,9,4\n0.000003,9,7,9,1\n",
+    "a coefficient of a million": "z,m_a,x_a,m_b,x_b\n1e-6,9,4,9,5\n2e-6,9,5,9,4\n3e-6,9,7,9,1\n",
     "covariates that separate": "z,m_a,x_a,m_b,x_b\n1,9,9,9,0\n2,9,0,9,9\n",
 }
 
@@ -228,7 +287,9 @@ AWKWARD = {
 @pytest.mark.parametrize("content", AWKWARD.values(), ids=AWKWARD.keys())
 def test_awkward_tables_are_printed_and_drawn(content: str, tmp_path: Path) -> None:
     path, figure = write(tmp_path / "counts.csv", content), tmp_path / "figure.png"
-    result = run("fit", path, "--figure", figure, *(["--covariate", "z"] if content.startswith("z") else []))
+    result = run(
+        "fit", path, "--figure", figure, *(["--covariate", "z"] if content.startswith("z") else [])
+    )
     assert result.exit_code == 0, result.output
     assert figure.read_bytes().startswith(b"\x89PNG")
 
@@ -244,10 +305,14 @@ def test_a_batch_has_no_single_figure() -> None:
 
 
 @pytest.mark.parametrize(("content", "message"), FAULTS.values(), ids=FAULTS.keys())
-def test_every_faulty_table_is_refused_and_nothing_written(content: str | bytes, message: str, tmp_path: Path) -> None:
+def test_every_faulty_table_is_refused_and_nothing_written(
+    content: str | bytes, message: str, tmp_path: Path
+) -> None:
     path = write(tmp_path / "counts.csv", content)
     figure = write(tmp_path / "figure.png", "what was there")
-    covariates = ["--covariate", "z"] if isinstance(content, str) and content.startswith("z") else []
+    covariates = (
+        ["--covariate", "z"] if isinstance(content, str) and content.startswith("z") else []
+    )
     assert_refused(run("fit", path, "--json", "--figure", figure, *covariates), message)
     assert figure.read_text(encoding="utf-8") == "what was there"
     assert len(list(tmp_path.iterdir())) == 2
@@ -260,16 +325,28 @@ def test_every_faulty_table_is_refused_and_nothing_written(content: str | bytes,
         (["counts.csv", "--example", "titanic"], "only one of these"),
         (["none.csv"], "none.csv: there is no such file"),
         (["."], "this is a folder"),
-        (["counts.csv", "--reference", "green"], "--reference green: there is no such group; the groups are red, blue"),
+        (
+            ["counts.csv", "--reference", "green"],
+            "--reference green: there is no such group; the groups are red, blue",
+        ),
         (["counts.csv", "--level", "95"], "--level 95: it must lie between 0 and 1"),
         (["counts.csv", "--level", "nan"], "--level nan"),
         (["counts.csv", "--ridge", "2"], "--ridge 2: it is the strength of --penalty ridge"),
-        (["counts.csv", "--penalty", "ridge", "--ridge", "-1"], "--ridge -1: it must be a finite number above 0"),
+        (
+            ["counts.csv", "--penalty", "ridge", "--ridge", "-1"],
+            "--ridge -1: it must be a finite number above 0",
+        ),
         (["counts.csv", "--covariate", "age"], "covariate 'age'"),
         (["counts.csv", "--covariate", "age", "--contrasts"], "--contrasts: with covariates"),
         (["--example", "ucb", "--covariate", "age"], "the examples have no covariates"),
-        (["counts.csv", "--figure", "figure.jpg"], "--figure figure.jpg: the name must end in .png, .svg or .pdf"),
-        (["counts.csv", "--figure", "nowhere/figure.png"], "--figure nowhere/figure.png: the folder nowhere does not exist"),
+        (
+            ["counts.csv", "--figure", "figure.jpg"],
+            "--figure figure.jpg: the name must end in .png, .svg or .pdf",
+        ),
+        (
+            ["counts.csv", "--figure", "nowhere/figure.png"],
+            "--figure nowhere/figure.png: the folder nowhere does not exist",
+        ),
         (["counts.csv", "--figure", "folder.png"], "--figure folder.png: this is a folder"),
     ],
 )
@@ -283,7 +360,10 @@ def test_bad_options_are_refused_with_one_sentence(
     assert {entry.name for entry in tmp_path.iterdir()} == {"counts.csv", "folder.png"}
 
 
-@pytest.mark.parametrize("arguments", [["--model", "normal"], ["--interval", "bayes"], ["--penalty", "lasso"], ["--level", "high"]])
+@pytest.mark.parametrize(
+    "arguments",
+    [["--model", "normal"], ["--interval", "bayes"], ["--penalty", "lasso"], ["--level", "high"]],
+)
 def test_unknown_choices_end_with_status_2(arguments: list[str]) -> None:
     result = run("fit", "--example", "titanic", *arguments)
     assert result.exit_code == 2
@@ -291,7 +371,9 @@ def test_unknown_choices_end_with_status_2(arguments: list[str]) -> None:
     assert arguments[0] in result.stderr
 
 
-def test_a_figure_that_fails_leaves_the_old_one_and_prints_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_figure_that_fails_leaves_the_old_one_and_prints_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     figure = write(tmp_path / "figure.png", "what was there")
 
     def disk_full(self: object, file: object, **_: object) -> None:
@@ -299,28 +381,43 @@ def test_a_figure_that_fails_leaves_the_old_one_and_prints_nothing(tmp_path: Pat
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr("matplotlib.figure.Figure.savefig", disk_full)
-    assert_refused(run("fit", "--example", "titanic", "--figure", figure), "No space left on device")
+    assert_refused(
+        run("fit", "--example", "titanic", "--figure", figure), "No space left on device"
+    )
     assert figure.read_text(encoding="utf-8") == "what was there"
     assert len(list(tmp_path.iterdir())) == 1
 
 
 def test_a_hundred_thousand_columns_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "counts.csv", ",".join(f"m_{j},x_{j}" for j in range(50_000)) + "\n" + ",".join(["1"] * 100_000))
+    path = write(
+        tmp_path / "counts.csv",
+        ",".join(f"m_{j},x_{j}" for j in range(50_000)) + "\n" + ",".join(["1"] * 100_000),
+    )
     assert_refused(run("fit", path), "50,000 groups")
 
 
 def test_too_many_pairs_are_refused(tmp_path: Path) -> None:
-    path = write(tmp_path / "counts.csv", ",".join(f"m_{j},x_{j}" for j in range(101)) + "\n" + ",".join(["2,1"] * 101))
+    path = write(
+        tmp_path / "counts.csv",
+        ",".join(f"m_{j},x_{j}" for j in range(101)) + "\n" + ",".join(["2,1"] * 101),
+    )
     assert_refused(run("fit", path, "--contrasts"), "--contrasts: 101 groups")
 
 
 @settings(max_examples=40)
 @given(
     st.sampled_from([WIDE, LONG, "frequency," + WIDE.replace("\n", "\n1,").removesuffix("1,")]),
-    st.lists(st.tuples(st.integers(0, 80), st.integers(0, 3), st.text(',;"\n 0123456789.-em_x\0å', max_size=4)), max_size=3),
+    st.lists(
+        st.tuples(
+            st.integers(0, 80), st.integers(0, 3), st.text(',;"\n 0123456789.-em_x\0å', max_size=4)
+        ),
+        max_size=3,
+    ),
     st.binary(max_size=3),
 )
-def test_corrupted_tables_never_give_a_traceback(content: str, changes: list[tuple[int, int, str]], end: bytes) -> None:
+def test_corrupted_tables_never_give_a_traceback(
+    content: str, changes: list[tuple[int, int, str]], end: bytes
+) -> None:
     for at, removed, inserted in changes:
         content = content[:at] + inserted + content[at + removed :]
     result = run("fit", "-", "--interval", "wald", "--json", stdin=content.encode() + end)
@@ -351,13 +448,29 @@ def test_what_sample_writes_fit_reads_back(tmp_path: Path) -> None:
 
 def test_both_commands_know_wallenius_law(tmp_path: Path) -> None:
     path = tmp_path / "draws.csv"
-    options = ["--group-sizes", "30,20", "--draws", 25, "--weights", "3,1", "--number", 300, "--seed", 1, "--out", path]
+    options = [
+        "--group-sizes",
+        "30,20",
+        "--draws",
+        25,
+        "--weights",
+        "3,1",
+        "--number",
+        300,
+        "--seed",
+        1,
+        "--out",
+        path,
+    ]
     assert run("sample", "--model", "wallenius", *options).exit_code == 0
     found = {
-        model: fit_as_json(path, "--model", model, "--reference", "2", "--interval", "wald")["coefficients"][0]  # type: ignore[index]
+        model: fit_as_json(path, "--model", model, "--reference", "2", "--interval", "wald")[
+            "coefficients"
+        ][0]  # type: ignore[index]
         for model in ("wallenius", "fisher")
     }
-    # 300 rows tell the two laws' weights apart by far: 3 under the law that drew (covered for 95 of 100 seeds), above 4 otherwise
+    # 300 rows tell the two laws' weights apart by far: 3 under the law that drew (covered for 95 of
+    # 100 seeds), above 4 otherwise
     assert found["wallenius"]["lower"] < 3 < found["wallenius"]["upper"]
     assert found["fisher"]["lower"] > 3.5
 
@@ -367,7 +480,12 @@ def test_sample_writes_the_draws_of_the_library_to_standard_output() -> None:
     header, *rows = csv.reader(result.stdout.splitlines())
     assert header == ["m_1", "m_2", "m_3", "x_1", "x_2", "x_3"]
     torch.manual_seed(3)
-    drawn = FisherHypergeometric([30, 50, 40], 50, weights=torch.tensor([1.0, 2.0, 0.5])).sample((5,)).long().tolist()
+    drawn = (
+        FisherHypergeometric([30, 50, 40], 50, weights=torch.tensor([1.0, 2.0, 0.5]))
+        .sample((5,))
+        .long()
+        .tolist()
+    )
     assert rows == [["30", "50", "40", *map(str, counts)] for counts in drawn]
 
 
@@ -378,7 +496,9 @@ def test_sample_leaves_the_generator_alone() -> None:
 
 
 def test_the_seed_decides_and_blocks_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
-    first, again, other = (run(*SAMPLE, "--number", 20, "--seed", seed).stdout for seed in (1, 1, 2))
+    first, again, other = (
+        run(*SAMPLE, "--number", 20, "--seed", seed).stdout for seed in (1, 1, 2)
+    )
     assert first == again != other
     monkeypatch.setattr(sample, "CELLS_AT_ONCE", 9)
     assert len(run(*SAMPLE, "--number", 20).stdout.splitlines()) == 21
@@ -400,7 +520,10 @@ def test_the_seed_decides_and_blocks_are_joined(monkeypatch: pytest.MonkeyPatch)
         ({"--groups": "a,b,a"}, "--groups, item 3: 'a' cannot name a group"),
         ({"--groups": "a,,c"}, "--groups, item 2: '' cannot name a group"),
         ({"--groups": 'a,"b,c'}, "--groups: "),
-        ({"--out": "nowhere/draws.csv"}, "--out nowhere/draws.csv: the folder nowhere does not exist"),
+        (
+            {"--out": "nowhere/draws.csv"},
+            "--out nowhere/draws.csv: the folder nowhere does not exist",
+        ),
         ({"--out": "."}, "--out .: this is a folder"),
     ],
 )
@@ -431,14 +554,18 @@ def test_a_figure_goes_through_a_link(tmp_path: Path) -> None:
     assert b"<svg" in target.read_bytes()
 
 
-@pytest.mark.parametrize("changes", [["--draws", "0"], ["--number", "0"], ["--seed", "-1"], ["--model", "normal"]])
+@pytest.mark.parametrize(
+    "changes", [["--draws", "0"], ["--number", "0"], ["--seed", "-1"], ["--model", "normal"]]
+)
 def test_numbers_out_of_range_end_with_status_2(changes: list[str]) -> None:
     result = run(*SAMPLE, *changes)
     assert (result.exit_code, result.stdout) == (2, "")
     assert changes[0] in result.stderr
 
 
-def test_a_sample_that_fails_leaves_the_old_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_sample_that_fails_leaves_the_old_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = write(tmp_path / "draws.csv", "what was there")
 
     def interrupted(*_: object) -> None:

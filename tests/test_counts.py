@@ -1,4 +1,6 @@
-"""Reading count tables: every dialect people save, and for every fault a sentence that names its place."""
+"""Reading count tables: every dialect people save, and for every fault a sentence that names its
+place.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,14 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from diffurn.data import EXAMPLES, CountTable, CountTableError, delimited, example_counts, read_counts
+from diffurn.data import (
+    EXAMPLES,
+    CountTable,
+    CountTableError,
+    delimited,
+    example_counts,
+    read_counts,
+)
 
 WIDE = "m_red,x_red,m_blue,x_blue\n5,3,9,2\n6,4,9,1\n"
 LONG = "row,group,available,drawn\nA,red,5,3\nA,blue,9,2\nB,red,6,4\nB,blue,9,1\n"
@@ -41,7 +50,9 @@ DIALECTS = {
     "no line end after the last row": WIDE.rstrip("\n"),
     "blank lines": "\n  \n" + WIDE.replace("\n", "\n\n") + "\n \n\n",
     "spaces": WIDE.replace(",", " ,  "),
-    "all quoted": "".join(",".join(f'"{cell}"' for cell in line.split(",")) + "\n" for line in WIDE.splitlines()),
+    "all quoted": "".join(
+        ",".join(f'"{cell}"' for cell in line.split(",")) + "\n" for line in WIDE.splitlines()
+    ),
     "whole numbers as pandas writes them beside gaps": WIDE.replace("9,", "9.0,"),
     "exponents and signs": WIDE.replace("9,", "+0.9e1,"),
     "columns in another order": "x_red,m_red,m_blue,x_blue\n3,5,9,2\n4,6,9,1\n",
@@ -83,16 +94,27 @@ def test_a_group_without_a_line_was_not_available(tmp_path: Path) -> None:
 
 def test_frequencies_are_read_in_both_formats(tmp_path: Path) -> None:
     wide = read(tmp_path, "m_a,x_a,m_b,x_b,frequency\n5,3,9,2,7\n6,4,9,1,0\n")
-    long = read(tmp_path, "frequency,row,group,available,drawn\n7,A,a,5,3\n7,A,b,9,2\n0,B,a,6,4\n0,B,b,9,1\n")
+    long = read(
+        tmp_path,
+        "frequency,row,group,available,drawn\n7,A,a,5,3\n7,A,b,9,2\n0,B,a,6,4\n0,B,b,9,1\n",
+    )
     for table in (wide, long):
         assert table.frequencies is not None
         assert table.frequencies.tolist() == [7, 0]
 
 
 def test_covariates_are_of_rows_or_of_rows_and_groups(tmp_path: Path) -> None:
-    wide = read(tmp_path, "age,cost_a,cost_b,m_a,x_a,m_b,x_b\n30,1.5,-2,5,3,9,2\n40,0,1e-3,6,4,9,1\n", "cost", "age")
+    wide = read(
+        tmp_path,
+        "age,cost_a,cost_b,m_a,x_a,m_b,x_b\n30,1.5,-2,5,3,9,2\n40,0,1e-3,6,4,9,1\n",
+        "cost",
+        "age",
+    )
     long = read(
-        tmp_path, "row,group,available,drawn,age,cost\nA,a,5,3,30,1.5\nA,b,9,2,30,-2\nB,a,6,4,40,0\nB,b,9,1,40,0.001\n", "cost", "age"
+        tmp_path,
+        "row,group,available,drawn,age,cost\nA,a,5,3,30,1.5\nA,b,9,2,30,-2\nB,a,6,4,40,0\nB,b,9,1,40,0.001\n",
+        "cost",
+        "age",
     )
     for table in (wide, long):
         assert table.covariate_names == ("cost", "age")
@@ -144,37 +166,91 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "counts.csv: the file is empty"),
     "blank lines only": ("\n \n", "the file is empty"),
     "header only": ("m_a,x_a,m_b,x_b\n\n", "no row of counts"),
-    "other columns": ("a,b\n1,2\n", "line 1: the columns are 'a', 'b', but a count table has the columns m_<group>"),
-    "available without drawn": ("m_a,x_a,m_b\n1,1,1\n", "line 1, column 'm_b': has no column 'x_b'"),
-    "drawn without available": ("\nm_a,x_a,x_b\n1,1,1\n", "line 2, column 'x_b': has no column 'm_b'"),
+    "other columns": (
+        "a,b\n1,2\n",
+        "line 1: the columns are 'a', 'b', but a count table has the columns m_<group>",
+    ),
+    "available without drawn": (
+        "m_a,x_a,m_b\n1,1,1\n",
+        "line 1, column 'm_b': has no column 'x_b'",
+    ),
+    "drawn without available": (
+        "\nm_a,x_a,x_b\n1,1,1\n",
+        "line 2, column 'x_b': has no column 'm_b'",
+    ),
     "group without a name": ("m_,x_,m_a,x_a\n1,1,1,1\n", "the name of the group is missing"),
-    "a line break in the name of a group": ('"m_a\nb","x_a\nb",m_c,x_c\n1,1,1,1\n', "line 1, column 'm_a\\nb': the name 'a\\nb'"),
-    "a control character in the name of a group": (LONG.replace("red", "r\x1b[31m"), "column 'group': the name 'r\\x1b[31m'"),
+    "a line break in the name of a group": (
+        '"m_a\nb","x_a\nb",m_c,x_c\n1,1,1,1\n',
+        "line 1, column 'm_a\\nb': the name 'a\\nb'",
+    ),
+    "a control character in the name of a group": (
+        LONG.replace("red", "r\x1b[31m"),
+        "column 'group': the name 'r\\x1b[31m'",
+    ),
     "one group": ("m_a,x_a\n5,3\n", "only one group, 'a'"),
     "one group, long": ("row,group,available,drawn\nA,red,5,3\n", "only one group, 'red'"),
-    "two columns of one name": (WIDE.replace("x_blue", "x_red"), "line 1, column 'x_red': two columns have this name"),
+    "two columns of one name": (
+        WIDE.replace("x_blue", "x_red"),
+        "line 1, column 'x_red': two columns have this name",
+    ),
     "text": (WIDE.replace("6,4", "6,four"), "line 3, column 'x_red': 'four' is not a number"),
     "empty cell": (WIDE.replace("6,4", "6, "), "line 3, column 'x_red': the cell is empty"),
     "negative": (WIDE.replace("6,4", "-6,4"), "line 3, column 'm_red': '-6' is negative"),
-    "fraction": (WIDE.replace("6,4", "6.5,4"), "line 3, column 'm_red': '6.5' is not a whole number"),
+    "fraction": (
+        WIDE.replace("6,4", "6.5,4"),
+        "line 3, column 'm_red': '6.5' is not a whole number",
+    ),
     "not finite": (WIDE.replace("6,4", "inf,4"), "line 3, column 'm_red': 'inf' is not a number"),
-    "digits of Python": (WIDE.replace("6,4", "6_0,4"), "line 3, column 'm_red': '6_0' is not a number"),
-    "digits of other scripts": (WIDE.replace("6,4", "٦,4"), "line 3, column 'm_red': '٦' is not a number"),
-    "decimal comma": ("z;m_a;x_a;m_b;x_b\n1,5;5;3;9;2\n", "line 2, column 'z': '1,5' is not a number; decimals are written with a point"),
-    "above 2^53": (WIDE.replace("6,4", f"{2**53 + 1},4"), "line 3, column 'm_red': '9007199254740993' is above 2^53"),
+    "digits of Python": (
+        WIDE.replace("6,4", "6_0,4"),
+        "line 3, column 'm_red': '6_0' is not a number",
+    ),
+    "digits of other scripts": (
+        WIDE.replace("6,4", "٦,4"),
+        "line 3, column 'm_red': '٦' is not a number",
+    ),
+    "decimal comma": (
+        "z;m_a;x_a;m_b;x_b\n1,5;5;3;9;2\n",
+        "line 2, column 'z': '1,5' is not a number; decimals are written with a point",
+    ),
+    "above 2^53": (
+        WIDE.replace("6,4", f"{2**53 + 1},4"),
+        "line 3, column 'm_red': '9007199254740993' is above 2^53",
+    ),
     "above 2^64": (WIDE.replace("6,4", f"{10**30},4"), "line 3, column 'm_red'"),
     "5,000 digits": (WIDE.replace("6,4", "1" * 5000 + ",4"), "…' is above 2^53"),
-    "above 2^53 in all": (WIDE.replace("9,1", f"{2**53},1"), "line 3: the balls available in this row are more than 2^53"),
-    "more drawn than available": (WIDE.replace("6,4", "6,7"), "line 3, column 'x_red': 7 drawn, but only 6 available"),
-    "more drawn than available, long": (LONG.replace("6,4", "6,7"), "line 4, column 'drawn': 7 drawn, but only 6 available"),
+    "above 2^53 in all": (
+        WIDE.replace("9,1", f"{2**53},1"),
+        "line 3: the balls available in this row are more than 2^53",
+    ),
+    "more drawn than available": (
+        WIDE.replace("6,4", "6,7"),
+        "line 3, column 'x_red': 7 drawn, but only 6 available",
+    ),
+    "more drawn than available, long": (
+        LONG.replace("6,4", "6,7"),
+        "line 4, column 'drawn': 7 drawn, but only 6 available",
+    ),
     "nothing drawn": (WIDE.replace("6,4,9,1", "6,0,9,0"), "line 3: nothing is drawn"),
-    "nothing drawn, long": (LONG.replace("6,4", "6,0").replace("9,1", "9,0"), "line 4: nothing is drawn"),
+    "nothing drawn, long": (
+        LONG.replace("6,4", "6,0").replace("9,1", "9,0"),
+        "line 4: nothing is drawn",
+    ),
     "too few cells": (WIDE.replace("9,1", "9"), "line 3: too few cells, 3 instead of the 4"),
     "too many cells": (WIDE.replace("9,1", "9,1,1"), "line 3: too many cells, 5 instead of the 4"),
-    "a quote that never ends": (WIDE.replace("6,4", '"6,4'), "line 3: this is not delimited text (a quoted cell never ends)"),
+    "a quote that never ends": (
+        WIDE.replace("6,4", '"6,4'),
+        "line 3: this is not delimited text (a quoted cell never ends)",
+    ),
     "text after a quote": (WIDE.replace("6,4", '"6"0,4'), "line 3: this is not delimited text"),
-    "Latin-1": (WIDE.replace("x_blue", "x_blå").encode("latin-1"), "line 1: byte 24 of the line is 0xE5, which is not UTF-8"),
-    "Latin-1 further down": (("note," + WIDE.replace("\n", "\nä,")).encode("latin-1"), "line 2: byte 1 of the line is 0xE4"),
+    "Latin-1": (
+        WIDE.replace("x_blue", "x_blå").encode("latin-1"),
+        "line 1: byte 24 of the line is 0xE5, which is not UTF-8",
+    ),
+    "Latin-1 further down": (
+        ("note," + WIDE.replace("\n", "\nä,")).encode("latin-1"),
+        "line 2: byte 1 of the line is 0xE4",
+    ),
     "a broken last letter": (WIDE.encode() + b"\xc3", "line 4: byte 1 of the line is 0xC3"),
     "UTF-16": (WIDE.encode("utf-16"), "encoded as UTF-16; save it as UTF-8"),
     "UTF-16 without a mark": (WIDE.encode("utf-16-le"), "line 1: there is a NUL byte"),
@@ -182,26 +258,44 @@ FAULTS: dict[str, tuple[str | bytes, str]] = {
     "a workbook": (b"PK\x03\x04 and so on", "perhaps an Excel workbook"),
     "gzip": (b"\x1f\x8b and so on", "gzip"),
     "a program": (b"\x7fELF\x02\x01\x01\x00\x00", "line 1: there is a NUL byte"),
-    "column missing, long": (LONG.replace("available", "there"), "line 1: the column 'available' is missing"),
+    "column missing, long": (
+        LONG.replace("available", "there"),
+        "line 1: the column 'available' is missing",
+    ),
     "no row column, long": (LONG.replace("row,", "line,"), "line 1: the column 'row' is missing"),
-    "group twice, long": (LONG + "A,red,5,3\n", "line 6: row 'A' has a second line for group 'red'"),
-    "label missing, long": (LONG.replace("B,red", ",red"), "line 4, column 'row': the cell is empty"),
+    "group twice, long": (
+        LONG + "A,red,5,3\n",
+        "line 6: row 'A' has a second line for group 'red'",
+    ),
+    "label missing, long": (
+        LONG.replace("B,red", ",red"),
+        "line 4, column 'row': the cell is empty",
+    ),
     "fractional frequency": (
         "frequency," + WIDE.replace("\n", "\n1.5,").rstrip("1.5,"),
         "line 2, column 'frequency': '1.5' is not a whole number",
     ),
-    "negative frequency": ("m_a,x_a,m_b,x_b,frequency\n5,3,9,2,-1\n", "line 2, column 'frequency': '-1' is negative"),
-    "no frequency": ("m_a,x_a,m_b,x_b,frequency\n5,3,9,2,0\n", "column 'frequency': every frequency is 0"),
+    "negative frequency": (
+        "m_a,x_a,m_b,x_b,frequency\n5,3,9,2,-1\n",
+        "line 2, column 'frequency': '-1' is negative",
+    ),
+    "no frequency": (
+        "m_a,x_a,m_b,x_b,frequency\n5,3,9,2,0\n",
+        "column 'frequency': every frequency is 0",
+    ),
     "two frequencies of one row": (
         "row,group,available,drawn,frequency\nA,red,5,3,2\nA,blue,9,2,3\n",
-        "line 3, column 'frequency': row 'A' occurred 2 times by an earlier line, but 3 by this one",
+        "line 3, column 'frequency': row 'A' occurred 2 times by an earlier line, but 3 by this "
+        "one",
     ),
     "a line without end": ("m_a" * 5_700_000, "longer than 16,777,216 characters"),
 }
 
 
 @pytest.mark.parametrize(("content", "message"), FAULTS.values(), ids=FAULTS.keys())
-def test_every_fault_is_named_with_its_place(content: str | bytes, message: str, tmp_path: Path) -> None:
+def test_every_fault_is_named_with_its_place(
+    content: str | bytes, message: str, tmp_path: Path
+) -> None:
     covariates = ("z",) if isinstance(content, str) and content.startswith("z") else ()
     with pytest.raises(CountTableError) as error:
         read(tmp_path, content, *covariates)
@@ -211,7 +305,8 @@ def test_every_fault_is_named_with_its_place(content: str | bytes, message: str,
 
 
 def test_line_numbers_are_those_of_an_editor(tmp_path: Path) -> None:
-    content = '\n"a\nnote",m_red,x_red,m_blue,x_blue\n"two\nlines",5,3,9,2\n\n"three\r\nmore\nlines",6,4,9,oops\n'
+    header, first = '\n"a\nnote",m_red,x_red,m_blue,x_blue\n', '"two\nlines",5,3,9,2\n\n'
+    content = header + first + '"three\r\nmore\nlines",6,4,9,oops\n'
     with pytest.raises(CountTableError, match=r"line 7, column 'x_blue': 'oops'"):
         read(tmp_path, content)
 
@@ -224,7 +319,9 @@ def test_a_fault_far_down_is_found(row: int, fault: str, tmp_path: Path) -> None
         read(tmp_path, "\n".join(lines))
 
 
-def test_letters_and_line_ends_may_straddle_the_blocks_that_are_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_letters_and_line_ends_may_straddle_the_blocks_that_are_read(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     content = "note," + WIDE.replace("\n", "\r\nåß€𝄞,").removesuffix("åß€𝄞,")
     for size in range(1, 12):
         monkeypatch.setattr(delimited, "BYTES_AT_ONCE", size)
@@ -236,13 +333,22 @@ def test_letters_and_line_ends_may_straddle_the_blocks_that_are_read(monkeypatch
 @pytest.mark.parametrize(
     ("covariates", "message"),
     [
-        (("age",), "line 1: for covariate 'age' there is neither a column 'age' nor one 'age_red' for each group"),
-        (("cost",), "line 1: covariate 'cost' needs a column for each group, but 'cost_blue' is missing"),
+        (
+            ("age",),
+            "line 1: for covariate 'age' there is neither a column 'age' nor one 'age_red' for "
+            "each group",
+        ),
+        (
+            ("cost",),
+            "line 1: covariate 'cost' needs a column for each group, but 'cost_blue' is missing",
+        ),
         (("note",), "line 2, column 'note': 'male' is not a number"),
         (("m_red", "m_red"), "covariate 'm_red' was asked for twice"),
     ],
 )
-def test_a_covariate_that_is_not_there_is_named(covariates: tuple[str, ...], message: str, tmp_path: Path) -> None:
+def test_a_covariate_that_is_not_there_is_named(
+    covariates: tuple[str, ...], message: str, tmp_path: Path
+) -> None:
     with pytest.raises(CountTableError, match=message):
         read(tmp_path, "note,cost_red,m_red,x_red,m_blue,x_blue\nmale,1,5,3,9,2\n", *covariates)
 
@@ -280,7 +386,9 @@ def test_a_hundred_thousand_groups_are_refused_before_the_rows_are_read(tmp_path
     with pytest.raises(CountTableError, match="50,000 groups or more"):
         read(tmp_path, header + "\n" + "no numbers\n")
     with pytest.raises(CountTableError, match="groups or more, but a table may have 1,000 at most"):
-        read(tmp_path, "row,group,available,drawn\n" + "".join(f"A,{j},1,1\n" for j in range(20_000)))
+        read(
+            tmp_path, "row,group,available,drawn\n" + "".join(f"A,{j},1,1\n" for j in range(20_000))
+        )
 
 
 def test_progress_ends_at_the_size_of_the_file(tmp_path: Path) -> None:
@@ -303,19 +411,42 @@ def assert_counts_or_a_sentence(folder: Path, content: str | bytes) -> None:
         message = ""
         assert table.counts.shape == table.group_sizes.shape
         assert len(table.groups) >= 2
-        assert bool((table.counts <= table.group_sizes).all() & (table.counts >= 0).all() & (table.counts.sum(-1) > 0).all())
+        assert bool(
+            (table.counts <= table.group_sizes).all()
+            & (table.counts >= 0).all()
+            & (table.counts.sum(-1) > 0).all()
+        )
     assert "\n" not in message
 
 
-@given(st.binary(max_size=300) | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass")))
+@given(
+    st.binary(max_size=300)
+    | st.text(max_size=200).map(lambda text: text.encode("utf-8", "surrogatepass"))
+)
 @example(b"m_a,x_a,m_b,x_b\n\xef\xbb\xbf1,1,1,1")
-def test_random_bytes_give_a_table_or_a_sentence(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
+def test_random_bytes_give_a_table_or_a_sentence(
+    tmp_path_factory: pytest.TempPathFactory, content: bytes
+) -> None:
     assert_counts_or_a_sentence(tmp_path_factory.getbasetemp(), content)
 
 
 @given(
-    st.sampled_from([WIDE, LONG, WIDE.replace(",", ";"), "frequency," + WIDE.replace("\n", "\n1,").removesuffix("1,")]),
-    st.lists(st.tuples(st.integers(0, 80), st.integers(0, 3), st.text(",;\t\"'\n\r 0123456789.-eEnaifm_x\0åω", max_size=4)), max_size=4),
+    st.sampled_from(
+        [
+            WIDE,
+            LONG,
+            WIDE.replace(",", ";"),
+            "frequency," + WIDE.replace("\n", "\n1,").removesuffix("1,"),
+        ]
+    ),
+    st.lists(
+        st.tuples(
+            st.integers(0, 80),
+            st.integers(0, 3),
+            st.text(",;\t\"'\n\r 0123456789.-eEnaifm_x\0åω", max_size=4),
+        ),
+        max_size=4,
+    ),
 )
 def test_corrupted_tables_give_valid_counts_or_a_sentence(
     tmp_path_factory: pytest.TempPathFactory, content: str, changes: list[tuple[int, int, str]]

@@ -1,4 +1,6 @@
-"""Rows and batches spread over two processes give what one process gives: log-probabilities, gradients and fits."""
+"""Rows and batches spread over two processes give what one process gives: log-probabilities,
+gradients and fits.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ from diffurn import FisherHypergeometric, FitResult, WalleniusHypergeometric, fi
 from diffurn.inference import start
 
 pytestmark = pytest.mark.skipif(
-    not (distributed.is_available() and distributed.is_gloo_available()), reason="torch was built without gloo, its backend for CPUs"
+    not (distributed.is_available() and distributed.is_gloo_available()),
+    reason="torch was built without gloo, its backend for CPUs",
 )
 
 PROCESSES = 2
@@ -27,12 +30,15 @@ PATIENCE = 240  # seconds until processes that hang are ended
 FEATURES, SIZES, DRAWS, PRICES = 4, [30, 20, 40], 35, [1.0, 5.0, 2.0]
 
 
-# --- what is done in one process and in two ---------------------------------------------------------------------------------------------
+# --- what is done in one process and in two
+# --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Case:
-    """Rows to fit, in dimension -2 of counts and sizes and in dimension 0 of `by_row`; the `first` of them belong to process 0."""
+    """Rows to fit, in dimension -2 of counts and sizes and in dimension 0 of `by_row`; the `first`
+    of them belong to process 0.
+    """
 
     counts: Any
     sizes: Any
@@ -59,7 +65,9 @@ def cases() -> dict[str, Case]:
     """The same in every process."""
     torch.manual_seed(1)
     sizes = torch.randint(3, 30, (24, 3))
-    counts = FisherHypergeometric(sizes, sizes.sum(-1) // 3, log_weights=torch.tensor([0.0, 1.0, -1.0])).sample()
+    counts = FisherHypergeometric(
+        sizes, sizes.sum(-1) // 3, log_weights=torch.tensor([0.0, 1.0, -1.0])
+    ).sample()
     features = torch.randn(24, 3, 2)
     many = torch.tensor([[4, 3, 5], [2, 4, 6]]).repeat(12, 1)
     batch = FisherHypergeometric(many, 6, log_weights=torch.tensor([0.5, 0.0, -0.5])).sample((2,))
@@ -67,49 +75,109 @@ def cases() -> dict[str, Case]:
     batch[1, :, 0] = 0  # in the second data set the first group is never drawn
     batch = torch.minimum(batch, many)
     indicator = torch.tensor([0.0, 1.0, 0.0]).expand(3, 3)
-    separating = torch.stack([indicator, torch.tensor([[0.3, 1, -0.5], [1.2, -0.4, 0.1], [-0.7, 0.2, 0.9]])], -1)
-    in_one = separating * torch.tensor([[0.0, 1.0], [1.0, 1.0], [1.0, 1.0]]).unsqueeze(1)  # the first is constant in the first row
-    nothing = torch.tensor([[[2.0, 1], [1, 0], [0, 0]], [[0, 0], [2, 1], [1, 0]], [[2, 1], [1, 0], [3, 0]]])
+    separating = torch.stack(
+        [indicator, torch.tensor([[0.3, 1, -0.5], [1.2, -0.4, 0.1], [-0.7, 0.2, 0.9]])], -1
+    )
+    in_one = separating * torch.tensor([[0.0, 1.0], [1.0, 1.0], [1.0, 1.0]]).unsqueeze(
+        1
+    )  # the first is constant in the first row
+    nothing = torch.tensor(
+        [[[2.0, 1], [1, 0], [0, 0]], [[0, 0], [2, 1], [1, 0]], [[2, 1], [1, 0], [3, 0]]]
+    )
     return {
         "fisher": Case(counts, sizes, 5, options={"interval": "profile", "reference": 1}),
         "wallenius": Case(counts[:5], sizes[:5], 3, options={"model": "wallenius"}),
-        "frequencies": Case(counts, sizes, 20, {"frequencies": torch.randint(0, 4, (24,)) + (torch.arange(24) % 7 == 0)}),
-        "a batch, of which one is separated": Case(batch, many, 10, options={"interval": "profile"}),
+        "frequencies": Case(
+            counts,
+            sizes,
+            20,
+            {"frequencies": torch.randint(0, 4, (24,)) + (torch.arange(24) % 7 == 0)},
+        ),
+        "a batch, of which one is separated": Case(
+            batch, many, 10, options={"interval": "profile"}
+        ),
         "rows that repeat": Case(batch[0], many, 11),
         "ridge": Case(counts[:6], sizes[:6], 2, options={"penalty": "ridge", "ridge": 2.0}),
         "firth": Case(counts[:6], sizes[:6], 2, options={"penalty": "firth"}),
         "many rows": Case(counts, sizes, 9, many_rows=True),
         # what one process sees as separated, or does not see at all, is not so for both
-        "separated in each process": Case([[2, 0], [1, 0], [2, 6], [1, 4]], [[4, 5], [3, 4], [3, 6], [2, 4]], 2),
-        "separated in both": Case([[2, 0], [1, 0], [3, 5]], [[4, 5], [3, 4], [3, 6]], 2, options={"interval": "profile"}),
-        "groups that meet in one process only": Case([[2, 1, 0], [1, 2, 0], [0, 1, 3]], [[4, 5, 0], [3, 4, 0], [0, 6, 4]], 2),
+        "separated in each process": Case(
+            [[2, 0], [1, 0], [2, 6], [1, 4]], [[4, 5], [3, 4], [3, 6], [2, 4]], 2
+        ),
+        "separated in both": Case(
+            [[2, 0], [1, 0], [3, 5]], [[4, 5], [3, 4], [3, 6]], 2, options={"interval": "profile"}
+        ),
+        "groups that meet in one process only": Case(
+            [[2, 1, 0], [1, 2, 0], [0, 1, 3]], [[4, 5, 0], [3, 4, 0], [0, 6, 4]], 2
+        ),
         "never in competition": Case([[2, 1, 0, 0], [0, 0, 1, 2]], [[4, 5, 0, 0], [0, 0, 3, 4]], 1),
-        "covariates": Case(counts, sizes, 7, {"covariates": features}, {"interval": "profile", "names": ["u", "v"]}),
-        "covariates, wallenius": Case(counts[:6], sizes[:6], 4, {"covariates": features[:6]}, {"model": "wallenius"}),
+        "covariates": Case(
+            counts, sizes, 7, {"covariates": features}, {"interval": "profile", "names": ["u", "v"]}
+        ),
+        "covariates, wallenius": Case(
+            counts[:6], sizes[:6], 4, {"covariates": features[:6]}, {"model": "wallenius"}
+        ),
         "covariates that separate": Case(
-            [[2, 0, 3], [1, 0, 2], [3, 0, 1]], [[4, 3, 5], [2, 2, 6], [4, 4, 2]], 1, {"covariates": separating}, {"interval": "profile"}
+            [[2, 0, 3], [1, 0, 2], [3, 0, 1]],
+            [[4, 3, 5], [2, 2, 6], [4, 4, 2]],
+            1,
+            {"covariates": separating},
+            {"interval": "profile"},
         ),
         "covariates that separate in one process": Case(
-            [[2, 1, 3], [1, 0, 2], [3, 0, 1]], [[4, 3, 5], [2, 2, 6], [4, 4, 2]], 1, {"covariates": in_one}, {"interval": "profile"}
+            [[2, 1, 3], [1, 0, 2], [3, 0, 1]],
+            [[4, 3, 5], [2, 2, 6], [4, 4, 2]],
+            1,
+            {"covariates": in_one},
+            {"interval": "profile"},
         ),
-        "covariates that leave nothing": Case([[1, 0, 0], [0, 1, 0], [1, 0, 1]], [[1, 1, 1]] * 3, 2, {"covariates": nothing}),
+        "covariates that leave nothing": Case(
+            [[1, 0, 0], [0, 1, 0], [1, 0, 1]], [[1, 1, 1]] * 3, 2, {"covariates": nothing}
+        ),
     }
 
 
-NUMBERS = ("coefficients", "covariance", "lower", "upper", "log_likelihood", "central_log_likelihood", "parameters", "converged", "rows")
+NUMBERS = (
+    "coefficients",
+    "covariance",
+    "lower",
+    "upper",
+    "log_likelihood",
+    "central_log_likelihood",
+    "parameters",
+    "converged",
+    "rows",
+)
 NUMBERS += ("draws", "observed", "expected", "central_expected", "p_values")
 
 
 def figures(result: FitResult) -> dict[str, Tensor]:
     """All the numbers of a fit, but the iterations."""
     named = {name: getattr(result, name) for name in NUMBERS}
-    pairs = {} if result.log_weights is None else {"p-values of pairs": result.contrasts().adjusted_p_value}
-    level = {f"{end} at 80 %": value for end, value in zip(("lower", "upper"), result.confidence_interval(0.8, "profile"), strict=True)}
-    return {**named, **result.goodness_of_fit()._asdict(), **result.likelihood_ratio_test()._asdict(), **pairs, **level}
+    pairs = (
+        {}
+        if result.log_weights is None
+        else {"p-values of pairs": result.contrasts().adjusted_p_value}
+    )
+    level = {
+        f"{end} at 80 %": value
+        for end, value in zip(
+            ("lower", "upper"), result.confidence_interval(0.8, "profile"), strict=True
+        )
+    }
+    return {
+        **named,
+        **result.goodness_of_fit()._asdict(),
+        **result.likelihood_ratio_test()._asdict(),
+        **pairs,
+        **level,
+    }
 
 
 class Shopper(nn.Module):
-    """Features to log-weights; the loss is a likelihood, and a linear function of draws, whose gradient does not depend on chance."""
+    """Features to log-weights; the loss is a likelihood, and a linear function of draws, whose
+    gradient does not depend on chance.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,11 +198,15 @@ def shopping() -> tuple[Shopper, Tensor, Tensor]:
 def log_probs(rows: slice = slice(None)) -> Tensor:
     """Of both laws, ``(rows, 2)``."""
     _, features, counts = shopping()
-    urns = [law(SIZES, DRAWS, log_weights=features[rows, :3]) for law in (FisherHypergeometric, WalleniusHypergeometric)]
+    urns = [
+        law(SIZES, DRAWS, log_weights=features[rows, :3])
+        for law in (FisherHypergeometric, WalleniusHypergeometric)
+    ]
     return torch.stack([urn.log_prob(counts[rows]) for urn in urns], -1)
 
 
-# --- the two processes ------------------------------------------------------------------------------------------------------------------
+# --- the two processes
+# --------------------------------------------------------------------------------------------------
 
 
 def message_of(action: Callable[[], object]) -> str:
@@ -149,10 +221,16 @@ def work(rank: int, folder: str) -> None:
     """All that process `rank` does; what it found goes to a file."""
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
-    os.environ["GLOO_SOCKET_IFNAME"] = next(name for _, name in socket.if_nameindex() if name.startswith("lo"))
+    os.environ["GLOO_SOCKET_IFNAME"] = next(
+        name for _, name in socket.if_nameindex() if name.startswith("lo")
+    )
     meeting_point = f"file://{folder}/meeting_point"
     distributed.init_process_group(
-        "gloo", init_method=meeting_point, rank=rank, world_size=PROCESSES, timeout=timedelta(seconds=PATIENCE // 2)
+        "gloo",
+        init_method=meeting_point,
+        rank=rank,
+        world_size=PROCESSES,
+        timeout=timedelta(seconds=PATIENCE // 2),
     )
     both = distributed.group.WORLD
     half = slice(20 * rank, 20 * rank + 20)
@@ -160,7 +238,9 @@ def work(rank: int, folder: str) -> None:
     fits = {name: case.shard(both) for name, case in cases().items()}
     found: dict[str, Any] = {}
     if rank == 0:  # while the other waits
-        found["summaries"] = {name: result.summary() for name, result in fits.items() if not result.batch_shape}
+        found["summaries"] = {
+            name: result.summary() for name, result in fits.items() if not result.batch_shape
+        }
     distributed.barrier()
     found["fits"] = {name: figures(result) for name, result in fits.items()}
 
@@ -178,13 +258,23 @@ def work(rank: int, folder: str) -> None:
     alone = distributed.new_group([0])
     found["refusals"] = {
         "bad counts": message_of(lambda: fit([3 + 5 * rank, 1], [4, 4], process_group=both)),
-        "no rows": message_of(lambda: fit(torch.zeros(1 - rank, 2) + 1, [4, 4], process_group=both)),
-        "other options": message_of(lambda: fit([3, 1], [4, 4], penalty=(None, "ridge")[rank], process_group=both)),
-        "other groups": message_of(lambda: fit([3] * (2 + rank), 4 * torch.ones(2 + rank), process_group=both)),
-        "a reference nobody has": message_of(lambda: fit([0, 2, 1], [0, 4, 4], reference=0, process_group=both)),
+        "no rows": message_of(
+            lambda: fit(torch.zeros(1 - rank, 2) + 1, [4, 4], process_group=both)
+        ),
+        "other options": message_of(
+            lambda: fit([3, 1], [4, 4], penalty=(None, "ridge")[rank], process_group=both)
+        ),
+        "other groups": message_of(
+            lambda: fit([3] * (2 + rank), 4 * torch.ones(2 + rank), process_group=both)
+        ),
+        "a reference nobody has": message_of(
+            lambda: fit([0, 2, 1], [0, 4, 4], reference=0, process_group=both)
+        ),
     }
     if rank == 1:
-        found["refusals"]["a stranger"] = message_of(lambda: fit([3, 1], [4, 4], process_group=alone))
+        found["refusals"]["a stranger"] = message_of(
+            lambda: fit([3, 1], [4, 4], process_group=alone)
+        )
     torch.save(found, f"{folder}/{rank}.pt")
     distributed.barrier()
     distributed.destroy_process_group()
@@ -194,18 +284,23 @@ def work(rank: int, folder: str) -> None:
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What each of the two processes found."""
     folder: Path = tmp_path_factory.mktemp("processes")
-    processes = torch.multiprocessing.spawn(work, (str(folder),), nprocs=PROCESSES, join=False, daemon=True)
+    processes = torch.multiprocessing.spawn(
+        work, (str(folder),), nprocs=PROCESSES, join=False, daemon=True
+    )
     deadline = time.monotonic() + PATIENCE
     try:
         while not processes.join(timeout=1):  # raises what a process has raised
-            assert time.monotonic() < deadline, f"the processes have not ended within {PATIENCE} seconds"
+            assert time.monotonic() < deadline, (
+                f"the processes have not ended within {PATIENCE} seconds"
+            )
     finally:
         for process in processes.processes:
             process.kill()
     return [torch.load(folder / f"{rank}.pt") for rank in range(PROCESSES)]
 
 
-# --- comparisons ------------------------------------------------------------------------------------------------------------------------
+# --- comparisons
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -214,32 +309,57 @@ def in_one_process() -> dict[str, FitResult]:
     return {name: case.fit() for name, case in cases().items()}
 
 
-def test_log_probabilities_of_a_spread_batch_are_those_of_the_whole(found: list[dict[str, Any]]) -> None:
+def test_log_probabilities_of_a_spread_batch_are_those_of_the_whole(
+    found: list[dict[str, Any]],
+) -> None:
     for process in found:
         torch.testing.assert_close(process["log_probs"], log_probs(), rtol=1e-12, atol=1e-12)
 
 
-def test_gradients_of_a_model_in_two_processes_are_those_of_the_whole_batch(found: list[dict[str, Any]]) -> None:
+def test_gradients_of_a_model_in_two_processes_are_those_of_the_whole_batch(
+    found: list[dict[str, Any]],
+) -> None:
     shopper, features, counts = shopping()
     shopper(features, counts).backward()
     for process in found:
         for name, parameter in shopper.named_parameters():
-            torch.testing.assert_close(process["gradients"][name], parameter.grad, rtol=1e-12, atol=1e-12)
+            torch.testing.assert_close(
+                process["gradients"][name], parameter.grad, rtol=1e-12, atol=1e-12
+            )
 
 
-def test_a_fit_of_spread_rows_is_that_of_all_rows(found: list[dict[str, Any]], in_one_process: dict[str, FitResult]) -> None:
+def test_a_fit_of_spread_rows_is_that_of_all_rows(
+    found: list[dict[str, Any]], in_one_process: dict[str, FitResult]
+) -> None:
     expected = {name: figures(result) for name, result in in_one_process.items()}
     for process in found:
         for name, values in expected.items():
             for figure, value in values.items():
-                difference = f"{figure} of {name!r} is {process['fits'][name][figure]} instead of {value}"
-                torch.testing.assert_close(process["fits"][name][figure], value, rtol=1e-9, atol=1e-9, equal_nan=True, msg=difference)
+                difference = (
+                    f"{figure} of {name!r} is {process['fits'][name][figure]} instead of {value}"
+                )
+                torch.testing.assert_close(
+                    process["fits"][name][figure],
+                    value,
+                    rtol=1e-9,
+                    atol=1e-9,
+                    equal_nan=True,
+                    msg=difference,
+                )
 
 
 def test_the_cases_are_what_they_are_called(in_one_process: dict[str, FitResult]) -> None:
-    infinite = {name for name, result in in_one_process.items() if bool(result.coefficients.isinf().any())}
-    undetermined = {name for name, result in in_one_process.items() if bool(result.coefficients.isnan().any())}
-    covariates = {"covariates that separate", "covariates that separate in one process", "covariates that leave nothing"}
+    infinite = {
+        name for name, result in in_one_process.items() if bool(result.coefficients.isinf().any())
+    }
+    undetermined = {
+        name for name, result in in_one_process.items() if bool(result.coefficients.isnan().any())
+    }
+    covariates = {
+        "covariates that separate",
+        "covariates that separate in one process",
+        "covariates that leave nothing",
+    }
     assert infinite == {"a batch, of which one is separated", "separated in both"} | covariates
     assert undetermined == {"never in competition", "covariates that leave nothing"}
 
@@ -251,7 +371,9 @@ def test_all_processes_have_the_same_result_to_the_last_bit(found: list[dict[str
             torch.testing.assert_close(second[name][figure], value, rtol=0, atol=0, equal_nan=True)
 
 
-def test_one_process_alone_can_print_the_summary(found: list[dict[str, Any]], in_one_process: dict[str, FitResult]) -> None:
+def test_one_process_alone_can_print_the_summary(
+    found: list[dict[str, Any]], in_one_process: dict[str, FitResult]
+) -> None:
     for name, summary in found[0]["summaries"].items():
         if name != "many rows":  # starts from another subsample, so that the iterations differ
             assert summary == in_one_process[name].summary()
@@ -259,19 +381,34 @@ def test_one_process_alone_can_print_the_summary(found: list[dict[str, Any]], in
 
 THE_OTHER = "process 1 of process_group could not read its rows: "
 REFUSALS = {
-    "bad counts": (THE_OTHER + "counts in row 0, group '1' is 8", "counts in row 0, group '1' is 8"),
+    "bad counts": (
+        THE_OTHER + "counts in row 0, group '1' is 8",
+        "counts in row 0, group '1' is 8",
+    ),
     "no rows": (THE_OTHER + "counts (0, 2)", "counts (0, 2)"),
-    "other options": ("penalty must be the same in all processes of process_group, but is None in process 0, 'ridge' in process 1",) * 2,
-    "other groups": ("groups must be the same in all processes of process_group, but is ('1', '2') in process 0",) * 2,
+    "other options": (
+        "penalty must be the same in all processes of process_group, but is None in process 0, "
+        "'ridge' in process 1",
+    )
+    * 2,
+    "other groups": (
+        "groups must be the same in all processes of process_group, but is ('1', '2') in process 0",
+    )
+    * 2,
     "a reference nobody has": ("reference '1' has no ball in any row",) * 2,
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_is_wrong_in_one_process_is_said_in_all(case: str, found: list[dict[str, Any]]) -> None:
+def test_what_is_wrong_in_one_process_is_said_in_all(
+    case: str, found: list[dict[str, Any]]
+) -> None:
     for process, words in zip(found, REFUSALS[case], strict=True):
         assert process["refusals"][case].startswith(words)
 
 
 def test_a_process_outside_the_group_is_told_so(found: list[dict[str, Any]]) -> None:
-    assert found[1]["refusals"]["a stranger"] == "this process does not belong to process_group; fit in its members only"
+    assert (
+        found[1]["refusals"]["a stranger"]
+        == "this process does not belong to process_group; fit in its members only"
+    )

@@ -1,4 +1,6 @@
-"""The site's pages without building it: all of them are in its contents, their links lead somewhere, and their examples run."""
+"""The site's pages without building it: all of them are in its contents, their links lead
+somewhere, and their examples run.
+"""
 
 import contextlib
 import io
@@ -11,7 +13,10 @@ import torch
 
 DOCS = Path(__file__).parents[1] / "docs"
 PAGES = sorted(DOCS.glob("*.md"))
-CELL = re.compile(r"^```\{code-cell\}[^\n]*\n(?:---\n.*?^---\n|(?::[^\n]*\n)*)(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
+CELL = re.compile(
+    r"^```\{code-cell\}[^\n]*\n(?:---\n.*?^---\n|(?::[^\n]*\n)*)(?P<code>.*?)^```$",
+    re.MULTILINE | re.DOTALL,
+)
 FENCE = re.compile(r"^```.*?^```$", re.MULTILINE | re.DOTALL)
 CONTENTS = re.compile(r"^```\{toctree\}\n(?P<entries>.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
@@ -23,14 +28,23 @@ SLOW = {"models"}
 
 
 def anchors(page: Path) -> set[str]:
-    """Named targets, and headings as the site makes anchors of them: lower case, dashes for spaces, no punctuation."""
+    """Named targets, and headings as the site makes anchors of them: lower case, dashes for spaces,
+    no punctuation.
+    """
     prose = FENCE.sub("", page.read_text(encoding="utf-8"))
-    headings = {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in HEADING.findall(prose)}
+    headings = {
+        re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        for heading in HEADING.findall(prose)
+    }
     return headings | set(TARGET.findall(prose))
 
 
 def test_every_page_is_in_the_table_of_contents_once() -> None:
-    entries = [line for block in CONTENTS.findall((DOCS / "index.md").read_text(encoding="utf-8")) for line in block.splitlines()]
+    entries = [
+        line
+        for block in CONTENTS.findall((DOCS / "index.md").read_text(encoding="utf-8"))
+        for line in block.splitlines()
+    ]
     listed = [line for line in entries if line and not line.startswith((":", "Start <self>"))]
     assert sorted([*listed, "index"]) == sorted(page.stem for page in PAGES)
 
@@ -44,18 +58,25 @@ def test_links_and_pictures_lead_somewhere(page: Path) -> None:
         file, _, anchor = target.partition("#")
         place = (page.parent / file).resolve() if file else page
         assert place.is_file(), f"{page.name} links to {target}, but there is no such file"
-        assert not anchor or anchor in anchors(place), f"{page.name} links to {target}, but {place.name} has no such heading"
+        assert not anchor or anchor in anchors(place), (
+            f"{page.name} links to {target}, but {place.name} has no such heading"
+        )
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_included_files_exist(page: Path) -> None:
     for path in INCLUDED.findall(page.read_text(encoding="utf-8")):
-        assert (page.parent / path).is_file(), f"{page.name} includes {path}, but there is no such file"
+        assert (page.parent / path).is_file(), (
+            f"{page.name} includes {path}, but there is no such file"
+        )
 
 
 def executed() -> list[Any]:
     pages = [page for page in PAGES if CELL.search(page.read_text(encoding="utf-8"))]
-    return [pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else []) for page in pages]
+    return [
+        pytest.param(page, id=page.stem, marks=[pytest.mark.slow] if page.stem in SLOW else [])
+        for page in pages
+    ]
 
 
 @pytest.mark.parametrize("page", executed())
@@ -74,8 +95,22 @@ def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_every_package_that_is_asked_for_is_in_the_list_of_licences() -> None:
-    project = (DOCS.parent / "pyproject.toml").read_text(encoding="utf-8").partition("[project.scripts]")[0].partition("dependencies = ")[2]
-    asked = {name.lower().replace("_", "-") for name in re.findall(r'"([A-Za-z][\w-]*)(?:\[\w+\])?>=', project)}
-    listed = set(re.findall(r"^\| ([\w.-]+) \|", (DOCS.parent / "THIRD_PARTY.md").read_text(encoding="utf-8"), re.MULTILINE))
+    project = (
+        (DOCS.parent / "pyproject.toml")
+        .read_text(encoding="utf-8")
+        .partition("[project.scripts]")[0]
+        .partition("dependencies = ")[2]
+    )
+    asked = {
+        name.lower().replace("_", "-")
+        for name in re.findall(r'"([A-Za-z][\w-]*)(?:\[\w+\])?>=', project)
+    }
+    listed = set(
+        re.findall(
+            r"^\| ([\w.-]+) \|",
+            (DOCS.parent / "THIRD_PARTY.md").read_text(encoding="utf-8"),
+            re.MULTILINE,
+        )
+    )
     assert "torch" in asked
     assert asked <= listed, f"run `make licences`: {asked - listed} missing from THIRD_PARTY.md"

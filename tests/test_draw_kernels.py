@@ -1,4 +1,6 @@
-"""Triton kernels that draw: from tables exactly what NumPy draws with the same random words, by rejection the exact law."""
+"""Triton kernels that draw: from tables exactly what NumPy draws with the same random words, by
+rejection the exact law.
+"""
 
 from __future__ import annotations
 
@@ -12,39 +14,48 @@ import torch
 from torch import Tensor
 
 from diffurn import FisherHypergeometric
-from diffurn.exact import kernels as dispatch
-from diffurn.exact import law, sampling
-from diffurn.exact.tree import Outcomes, Tree
-from distributions import assert_possible
-from goodness import Yardstick, tilted_log_odds
-from urns import URNS, Urn, by_name
+from diffurn._fisher import moments as law
+from diffurn._fisher.sampling import choice as sampling
+from diffurn._fisher.sampling.tree import Outcomes, Tree
+from diffurn._kernels import dispatch
+from support.distributions import assert_possible
+from support.goodness import Yardstick, tilted_log_odds
+from support.urns import URNS, Urn, by_name
 
 pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (torch.cuda.is_available() or INTERPRETED):
-    pytest.skip("the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one", allow_module_level=True)
+    pytest.skip(
+        "the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one",
+        allow_module_level=True,
+    )
 
 import triton  # noqa: E402 (without triton there is nothing to import)
 import triton.language as tl  # noqa: E402
 
-from diffurn.exact import draw_kernels as kernels  # noqa: E402
-from diffurn.exact.shared_kernels import log1p  # noqa: E402
+from diffurn._kernels import sampling as kernels  # noqa: E402
+from diffurn._kernels.shared import log1p  # noqa: E402
 
 pytestmark = [
     pytest.mark.needs("triton"),
-    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # the interpreter's NumPy, on what is masked afterwards
+    pytest.mark.filterwarnings(
+        "ignore:.*encountered in:RuntimeWarning"
+    ),  # the interpreter's NumPy, on what is masked afterwards
 ]
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 DRAWS = 10_000 if INTERPRETED else 10_000_000
 SEED = 0x0123456789ABCDEF
-# With a fresh seed and right kernels the probability that any test of this file fails is this; CASES p-value lists share it.
+# With a fresh seed and right kernels the probability that any test of this file fails is this;
+# CASES p-value lists share it.
 FALSE_ALARM = 1e-4
 DTYPES = [torch.float32, torch.float64]
 
 
 @pytest.fixture(autouse=True)
 def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes as long for a program of a hundred thousand entries as for one of ten."""
+    """The interpreter takes as long for a program of a hundred thousand entries as for one of
+    ten.
+    """
     if INTERPRETED:
         monkeypatch.setattr(kernels, "PROPOSED", 1 << 12)
         monkeypatch.setitem(kernels.OF_LONG_ROWS, "ROWS", 1)
@@ -53,14 +64,18 @@ def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def tilted(urn: Urn) -> tuple[Tensor, Tensor, Tensor]:
-    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights)).tilted
+    return FisherHypergeometric(
+        urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights)
+    ).tilted
 
 
 @pytest.fixture
 def in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few groups are many: two fill a tile of the kernel for long rows."""
     monkeypatch.setattr(kernels, "MOST_GROUPS", 0)
-    monkeypatch.setattr(kernels, "OF_LONG_ROWS", {"GROUPS": 2, "ROWS": 1 << 9 if INTERPRETED else 1, "num_warps": 1})
+    monkeypatch.setattr(
+        kernels, "OF_LONG_ROWS", {"GROUPS": 2, "ROWS": 1 << 9 if INTERPRETED else 1, "num_warps": 1}
+    )
 
 
 @pytest.fixture(params=["in_registers", "in_tiles"])
@@ -72,14 +87,22 @@ def either_kernel(request: pytest.FixtureRequest) -> None:
 def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Of one urn, shape (number, c)."""
     if INTERPRETED:
-        kernels.PROPOSED = min(1 << 18, triton.next_power_of_2(4 * number * urn.groups))  # `large_programs` puts it back
+        kernels.PROPOSED = min(
+            1 << 18, triton.next_power_of_2(4 * number * urn.groups)
+        )  # `large_programs` puts it back
         kernels.OF_LONG_ROWS["ROWS"] = triton.next_power_of_2(number)  # and this
-    return kernels.draw_each(*(operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn)), number, dtype).squeeze(1).cpu()
+    return (
+        kernels.draw_each(
+            *(operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn)), number, dtype
+        )
+        .squeeze(1)
+        .cpu()
+    )
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Tables: the same words, the same draws
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def philox(key: int, index: np.ndarray, second: int = 0, third: int = 0) -> list[np.ndarray]:
@@ -90,13 +113,23 @@ def philox(key: int, index: np.ndarray, second: int = 0, third: int = 0) -> list
     k0, k1 = key & 0xFFFFFFFF, key >> 32
     for _ in range(10):
         product_0, product_1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [(product_1 >> word) ^ c[1] ^ np.uint64(k0), product_1 & full, (product_0 >> word) ^ c[3] ^ np.uint64(k1), product_0 & full]
+        c = [
+            (product_1 >> word) ^ c[1] ^ np.uint64(k0),
+            product_1 & full,
+            (product_0 >> word) ^ c[3] ^ np.uint64(k1),
+            product_0 & full,
+        ]
         k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
     return c
 
 
 def test_philox_gives_its_published_words() -> None:
-    assert [f"{int(w[0]):08x}" for w in philox(0, np.zeros(1))] == ["6627e8d5", "e169c58d", "bc57ac4c", "9b00dbd8"]
+    assert [f"{int(w[0]):08x}" for w in philox(0, np.zeros(1))] == [
+        "6627e8d5",
+        "e169c58d",
+        "bc57ac4c",
+        "9b00dbd8",
+    ]
     ones = np.array([0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
     words = philox(0xFFFFFFFFFFFFFFFF, ones, 0xFFFFFFFF, 0xFFFFFFFF)
     assert [f"{int(w[0]):08x}" for w in words] == ["408f276d", "41c83b0e", "a20bc7c6", "6d5451fd"]
@@ -107,8 +140,12 @@ def bits(high: np.ndarray, low: np.ndarray) -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", ["paper-200x3-odds-10", "biasedurn-univariate", "equal-weights-1x4-tie"])
-def test_outcomes_are_those_that_the_random_words_choose(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["paper-200x3-odds-10", "biasedurn-univariate", "equal-weights-1x4-tie"]
+)
+def test_outcomes_are_those_that_the_random_words_choose(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kernels, "new_seed", lambda device: torch.tensor([SEED], device=device))
     number, half = 20_001, kernels.OF_OUTCOMES["BLOCK"]
     outcomes = Outcomes.build(*tilted(by_name(name)), dtype)
@@ -125,8 +162,12 @@ def test_outcomes_are_those_that_the_random_words_choose(name: str, dtype: torch
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("name", ["titanic", "single-group", "gaps-c10-N9e3-n4e3-148", "almost-sure-1e9-near-poisson"])
-def test_chains_are_walked_as_the_random_words_say(name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name", ["titanic", "single-group", "gaps-c10-N9e3-n4e3-148", "almost-sure-1e9-near-poisson"]
+)
+def test_chains_are_walked_as_the_random_words_say(
+    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kernels, "new_seed", lambda device: torch.tensor([SEED], device=device))
     urn, number = by_name(name), 10_001
     if dtype == torch.float32 and urn.draws > 2**24:
@@ -147,9 +188,9 @@ def test_chains_are_walked_as_the_random_words_say(name: str, dtype: torch.dtype
     assert (counts[:, -1].cpu().numpy() == rest).all()
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Rejection: its parts, without chance
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @triton.jit
@@ -158,7 +199,17 @@ def _log_pmf_kernel(k, size, logit, remainders, value, BLOCK: tl.constexpr):
     m, rarer = tl.load(size + i), -tl.abs(tl.load(logit + i))
     odds = tl.exp(rarer)
     log_failures = tl.log(tl.maximum(m, 1.0)) - log1p(odds)
-    tl.store(value + i, kernels._log_pmf(tl.load(k + i), m, m * (odds / (1.0 + odds)), log_failures + rarer, log_failures, remainders))
+    tl.store(
+        value + i,
+        kernels._log_pmf(
+            tl.load(k + i),
+            m,
+            m * (odds / (1.0 + odds)),
+            log_failures + rarer,
+            log_failures,
+            remainders,
+        ),
+    )
 
 
 SIZES_AND_LOGITS = [
@@ -175,7 +226,9 @@ SIZES_AND_LOGITS = [
 
 
 def test_binomial_masses_are_exact() -> None:
-    """Up to a factor that the mode has too; compared with forty digits. What is lost at m = 10⁹ is the rounding of the expected count."""
+    """Up to a factor that the mode has too; compared with forty digits. What is lost at m = 10⁹ is
+    the rounding of the expected count.
+    """
     cases = []
     with mpmath.workdps(40):
         for m, logit in SIZES_AND_LOGITS:
@@ -184,13 +237,23 @@ def test_binomial_masses_are_exact() -> None:
             deviation = math.sqrt(m * float(odds)) + 1
             for steps in (0, 0.5, 1, -1, 3, -3, 8, 20, math.inf, -math.inf):
                 k = int(min(max(mode + steps * deviation, 0), m))
-                ratio = mpmath.loggamma(mode + 1) + mpmath.loggamma(m - mode + 1) - mpmath.loggamma(k + 1) - mpmath.loggamma(m - k + 1)
+                ratio = (
+                    mpmath.loggamma(mode + 1)
+                    + mpmath.loggamma(m - mode + 1)
+                    - mpmath.loggamma(k + 1)
+                    - mpmath.loggamma(m - k + 1)
+                )
                 cases += [(m, logit, mode, k, float(ratio + (k - mode) * mpmath.mpf(logit)))]
-    m, logit, mode, k, exact = (torch.tensor(column, dtype=torch.float64, device=DEVICE) for column in zip(*cases, strict=True))
+    m, logit, mode, k, exact = (
+        torch.tensor(column, dtype=torch.float64, device=DEVICE)
+        for column in zip(*cases, strict=True)
+    )
     size = triton.next_power_of_2(len(cases))
     found = []
     for count in (k, mode):
-        arguments = [torch.nn.functional.pad(values, (0, size - len(cases))) for values in (count, m, logit)]
+        arguments = [
+            torch.nn.functional.pad(values, (0, size - len(cases))) for values in (count, m, logit)
+        ]
         value = torch.empty(size, dtype=torch.float64, device=DEVICE)
         _log_pmf_kernel[(1,)](*arguments, kernels._remainders(DEVICE), value, size)
         found.append(value[: len(cases)])
@@ -207,13 +270,20 @@ def _hat_kernel(size, p, a, b, alpha, BLOCK: tl.constexpr):
 
 
 def test_the_hat_covers_the_binomial_law() -> None:
-    """If nowhere f(k(u)) (a/us² + b) / α > f(mode), every count is proposed as often as it should; the means start at the least, 10."""
-    means, probabilities = np.meshgrid([10.0, 10.3, 10.7, 11.0, 13.0, 20.0, 50.0, 300.0, 1e4], [0.5, 0.4, 0.2, 0.05, 1e-3, 1e-6])
+    """If nowhere f(k(u)) (a/us² + b) / α > f(mode), every count is proposed as often as it should;
+    the means start at the least, 10.
+    """
+    means, probabilities = np.meshgrid(
+        [10.0, 10.3, 10.7, 11.0, 13.0, 20.0, 50.0, 300.0, 1e4], [0.5, 0.4, 0.2, 0.05, 1e-3, 1e-6]
+    )
     p = probabilities.ravel()
     m = np.ceil(means.ravel() / p)
     size = triton.next_power_of_2(len(m))
     constants = [torch.empty(size, dtype=torch.float64, device=DEVICE) for _ in range(3)]
-    padded = [torch.nn.functional.pad(torch.tensor(values, device=DEVICE), (0, size - len(m)), value=0.5) for values in (m, p)]
+    padded = [
+        torch.nn.functional.pad(torch.tensor(values, device=DEVICE), (0, size - len(m)), value=0.5)
+        for values in (m, p)
+    ]
     _hat_kernel[(1,)](*padded, *constants, size)
     a, b, alpha = (values[: len(m), None].cpu().numpy() for values in constants)
     m, p = m[:, None], p[:, None]
@@ -224,7 +294,9 @@ def test_the_hat_covers_the_binomial_law() -> None:
         k = np.floor((2 * a / us + b) * sign * (0.5 - us) + m * p + 0.5)
         inside = (k >= 0) & (k <= m)
         k = np.where(inside, k, mode)
-        log_ratio = np.where(inside, log_factorial_ratio(m, mode, k) + (k - mode) * log_odds, -np.inf)
+        log_ratio = np.where(
+            inside, log_factorial_ratio(m, mode, k) + (k - mode) * log_odds, -np.inf
+        )
         assert (log_ratio + np.log((a / us**2 + b) / alpha) <= 0).all()
 
 
@@ -235,9 +307,9 @@ def log_factorial_ratio(m: np.ndarray, mode: np.ndarray, k: np.ndarray) -> np.nd
     return gammaln(mode + 1) + gammaln(m - mode + 1) - gammaln(k + 1) - gammaln(m - k + 1)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Rejection: draws by chance
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 FITTED = [
     by_name("paper-200x3-odds-10"),
@@ -269,7 +341,9 @@ def test_groups_and_pairs_of_long_rows_follow_the_law(urn: Urn, in_tiles: None) 
 
 
 def test_draws_of_many_different_urns_follow_their_laws(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Standardised by the exact mean and variance of each urn, single groups add up to standard normal numbers."""
+    """Standardised by the exact mean and variance of each urn, single groups add up to standard
+    normal numbers.
+    """
     if INTERPRETED:
         monkeypatch.setattr(kernels, "PROPOSED", 1 << 17)
     rng = np.random.default_rng(5)
@@ -278,7 +352,9 @@ def test_draws_of_many_different_urns_follow_their_laws(monkeypatch: pytest.Monk
     draws = torch.tensor(rng.integers(1, np.maximum(sizes.sum(-1).numpy(), 2)))
     log_weights = torch.tensor(rng.normal(0.0, 2.0, (urns, 3)))
     urn = FisherHypergeometric(sizes, draws.minimum(sizes.sum(-1)), log_weights=log_weights)
-    counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[0].cpu()
+    counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[
+        0
+    ].cpu()
     assert (counts >= 0).all()
     assert (counts <= sizes).all()
     assert (counts.sum(-1) == urn.draws).all()
@@ -309,7 +385,9 @@ def test_long_rows_are_possible_and_urns_of_one_batch_do_not_mix(in_tiles: None)
 
 
 def test_a_thousand_groups_fit_one_program() -> None:
-    urn = Urn("3x1000", (3,) * 1000, 1234, tuple(np.random.default_rng(3).normal(0.0, 1.0, 1000).tolist()))
+    urn = Urn(
+        "3x1000", (3,) * 1000, 1234, tuple(np.random.default_rng(3).normal(0.0, 1.0, 1000).tolist())
+    )
     counts = each(urn, 4, torch.float32)
     assert counts.dtype == torch.float32
     assert_possible(counts, urn)
@@ -317,8 +395,12 @@ def test_a_thousand_groups_fit_one_program() -> None:
     assert np.corrcoef(counts.sum(0).numpy(), expected)[0, 1] > 0.7
 
 
-def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sums over groups, standardised by their exact mean and variance, are standard normal numbers when they are added up."""
+def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Sums over groups, standardised by their exact mean and variance, are standard normal numbers
+    when they are added up.
+    """
     monkeypatch.setattr(dispatch, "has_kernels", lambda device: device.type == DEVICE.type)
     monkeypatch.setattr(sampling, "draw_by_rejection", None)
     number, groups = 32 if INTERPRETED else 10_000, 1500
@@ -327,13 +409,20 @@ def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(monkeypatch
     rng = np.random.default_rng(3)
     sizes = rng.integers(0, 7, groups)
     sizes[1200] = 3000  # most of the spread: few rounds
-    urn = Urn("0-to-6x1500", tuple(sizes.tolist()), 2500, tuple(rng.normal(0.0, 1.0, groups).tolist()))
+    urn = Urn(
+        "0-to-6x1500", tuple(sizes.tolist()), 2500, tuple(rng.normal(0.0, 1.0, groups).tolist())
+    )
     operands = [operand.to(DEVICE) for operand in tilted(urn)]
     counts = sampling.sample(*operands, number, torch.float64)
     assert_possible(counts.cpu(), urn)
     mean = law._Mean.forward.__wrapped__(*operands)
     places = torch.arange(groups, dtype=torch.float64, device=DEVICE)
-    for statistic in (operands[0], places, (places < kernels.MOST_GROUPS).double(), (places == 1200).double()):
+    for statistic in (
+        operands[0],
+        places,
+        (places < kernels.MOST_GROUPS).double(),
+        (places == 1200).double(),
+    ):
         variance = (statistic * law.covariance_product.__wrapped__(*operands, statistic)).sum()
         z = ((counts - mean) * statistic).sum() / (number * variance).sqrt()
         assert abs(float(z)) < 5.0  # P < 1e-6 each
@@ -349,7 +438,9 @@ def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(monkeypatch
         ("titanic", (3, 2), 0, "draw_each"),
     ],
 )
-def test_the_distribution_uses_kernels(name: str, copies: tuple[int, ...], number: int, used: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_distribution_uses_kernels(
+    name: str, copies: tuple[int, ...], number: int, used: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """On CUDA devices; the interpreter's is made to look like one."""
     urn = by_name(name)
     operands = [operand.expand((*copies, *operand.shape)).to(DEVICE) for operand in tilted(urn)]
@@ -382,12 +473,20 @@ def test_a_seed_decides_all_draws(either_kernel: None) -> None:
 def test_nothing_is_drawn_for_no_urns(either_kernel: None) -> None:
     operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
     assert kernels.draw_each(*operands, 0, torch.float64).shape == (0, 1, 4)
-    assert kernels.draw_each(*(operand[:0] for operand in operands), 3, torch.float64).shape == (3, 0, 4)
+    assert kernels.draw_each(*(operand[:0] for operand in operands), 3, torch.float64).shape == (
+        3,
+        0,
+        4,
+    )
 
 
-def test_an_urn_without_outcomes_gives_nan_and_ends(either_kernel: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_urn_without_outcomes_gives_nan_and_ends(
+    either_kernel: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kernels, "MOST_ROUNDS", 3)
-    urn = FisherHypergeometric([5, 5, 9], 8, weights=torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), validate_args=False)
+    urn = FisherHypergeometric(
+        [5, 5, 9], 8, weights=torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), validate_args=False
+    )
     counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[0]
     assert counts[0].isnan().all()
     assert counts[1].tolist() == [0.0, 0.0, 8.0]
@@ -396,7 +495,9 @@ def test_an_urn_without_outcomes_gives_nan_and_ends(either_kernel: None, monkeyp
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own making
 def test_draws_compile_as_one_graph(either_kernel: None) -> None:
     operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
-    compiled = torch.compile(kernels.draw_each, fullgraph=True, backend="aot_eager" if INTERPRETED else "inductor")
+    compiled = torch.compile(
+        kernels.draw_each, fullgraph=True, backend="aot_eager" if INTERPRETED else "inductor"
+    )
     assert_possible(compiled(*operands, 5, torch.float64)[:, 0].cpu(), by_name("titanic"))
 
 
@@ -414,11 +515,16 @@ def test_a_recorded_graph_draws_anew_each_time() -> None:
     assert_possible(counts[:, 0].cpu(), by_name("titanic"))
 
 
-@pytest.mark.skipif(INTERPRETED, reason="the interpreter reads addresses, which tensors under vmap do not have")
+@pytest.mark.skipif(
+    INTERPRETED, reason="the interpreter reads addresses, which tensors under vmap do not have"
+)
 @pytest.mark.filterwarnings("ignore:There is a performance drop:UserWarning")
 def test_draws_under_vmap_follow_the_law_of_each_urn() -> None:
     weights = torch.tensor([[1.0, 2.0, 3.0], [3.0, 1.0, 0.5]], dtype=torch.float64, device=DEVICE)
-    counts = torch.func.vmap(lambda w: FisherHypergeometric([200] * 3, 100, weights=w).sample((100_000,)), randomness="different")(weights)
+    counts = torch.func.vmap(
+        lambda w: FisherHypergeometric([200] * 3, 100, weights=w).sample((100_000,)),
+        randomness="different",
+    )(weights)
     urns = FisherHypergeometric([200] * 3, 100, weights=weights)
     assert bool((counts.sum(-1) == 100).all())
     error = (counts.mean(1) - urns.mean) / (urns.variance / 100_000).sqrt()

@@ -10,7 +10,14 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from diffurn import CovarianceST, ExponentialAnnealing, FisherHypergeometric, neuralsort, score_surrogate, select_top
+from diffurn import (
+    CovarianceST,
+    ExponentialAnnealing,
+    FisherHypergeometric,
+    neuralsort,
+    score_surrogate,
+    select_top,
+)
 
 
 def product(x: Tensor) -> Tensor:
@@ -34,13 +41,22 @@ def exact_gradient(sizes: tuple[int, ...], draws: int, log_weights: Tensor, f) -
     log_weights = log_weights.clone().requires_grad_()
     outcomes = [x for x in itertools.product(*(range(m + 1) for m in sizes)) if sum(x) == draws]
     x = torch.tensor(outcomes, dtype=torch.float64, device=log_weights.device)
-    coefficients = torch.tensor([sum(math.log(math.comb(m, k)) for m, k in zip(sizes, row, strict=True)) for row in outcomes])
+    coefficients = torch.tensor(
+        [
+            sum(math.log(math.comb(m, k)) for m, k in zip(sizes, row, strict=True))
+            for row in outcomes
+        ]
+    )
     probability = torch.softmax(coefficients.to(x) + x @ log_weights, 0)
     return torch.autograd.grad((probability * f(x)).sum(), log_weights)[0]
 
 
-def test_covariance_estimator_is_nearly_unbiased_on_the_large_quadratic(device: torch.device) -> None:
-    """Relative bias 0.011, spread below 0.6; both from exact expectations over all outcomes, not from draws."""
+def test_covariance_estimator_is_nearly_unbiased_on_the_large_quadratic(
+    device: torch.device,
+) -> None:
+    """Relative bias 0.011, spread below 0.6; both from exact expectations over all outcomes, not
+    from draws.
+    """
     sizes, draws, log_weights = (200, 200, 200), 180, log_weights_of((1.0, 3.0, 1.0), device)
     truth = exact_gradient(sizes, draws, log_weights, quadratic)
     urn = FisherHypergeometric(sizes, draws, log_weights=log_weights)
@@ -55,7 +71,9 @@ def test_covariance_estimator_is_nearly_unbiased_on_the_large_quadratic(device: 
 
 
 @pytest.mark.parametrize(("sizes", "draws"), [((5, 5, 5), 6), ((200, 200, 200), 180)])
-def test_covariance_estimator_is_exact_for_linear_functions(sizes: tuple[int, ...], draws: int, device: torch.device) -> None:
+def test_covariance_estimator_is_exact_for_linear_functions(
+    sizes: tuple[int, ...], draws: int, device: torch.device
+) -> None:
     start = log_weights_of((1.0, 3.0, 1.0), device)
     log_weights = start.repeat(1000, 1).requires_grad_()
     urn = FisherHypergeometric(sizes, draws, log_weights=log_weights, estimator=CovarianceST())
@@ -66,12 +84,16 @@ def test_covariance_estimator_is_exact_for_linear_functions(sizes: tuple[int, ..
 
 @pytest.mark.parametrize("control_variate", [None, "covariance"])
 def test_score_surrogate_is_unbiased(control_variate: str | None, device: torch.device) -> None:
-    """Within 3 standard errors of 200,000 draws in the norm, and 4.4 in each entry (false alarm 1e-5 an entry)."""
+    """Within 3 standard errors of 200,000 draws in the norm, and 4.4 in each entry (false alarm
+    1e-5 an entry).
+    """
     start = log_weights_of((1.0, 3.0, 1.0), device)
     truth = exact_gradient((5, 5, 5), 6, start, product)
     log_weights = start.repeat(20_000, 1).requires_grad_()
     urn = FisherHypergeometric((5, 5, 5), 6, log_weights=log_weights)
-    (estimates,) = torch.autograd.grad(score_surrogate(urn, product, 10, control_variate).sum(), log_weights)
+    (estimates,) = torch.autograd.grad(
+        score_surrogate(urn, product, 10, control_variate).sum(), log_weights
+    )
     error = estimates.var(0).div(len(estimates)).sqrt()
     assert ((estimates.mean(0) - truth) / error).abs().max() < stats.norm.isf(0.5e-5)
     assert (estimates.mean(0) - truth).norm() < 3 * error.norm()
@@ -84,7 +106,9 @@ def test_control_variate_makes_linear_functions_exact(device: torch.device) -> N
     torch.testing.assert_close(estimate, exact_gradient((5, 5, 5), 6, log_weights.detach(), linear))
 
 
-def test_score_surrogate_has_the_value_of_the_mean_and_trains_what_f_depends_on(device: torch.device) -> None:
+def test_score_surrogate_has_the_value_of_the_mean_and_trains_what_f_depends_on(
+    device: torch.device,
+) -> None:
     scale = torch.tensor(2.0, device=device, requires_grad=True)
     urn = FisherHypergeometric((5, 5, 5), 6, weights=torch.ones(4, 3, device=device))
     torch.manual_seed(1)
@@ -104,7 +128,9 @@ def test_score_surrogate_names_bad_settings() -> None:
         score_surrogate(urn, linear, 2, "mean")
 
 
-def test_rank_indicators_send_back_the_exact_gradient_of_tail_probabilities(device: torch.device) -> None:
+def test_rank_indicators_send_back_the_exact_gradient_of_tail_probabilities(
+    device: torch.device,
+) -> None:
     start = log_weights_of((1.0, 3.0, 0.5), device)
     log_weights = start.clone().requires_grad_()
     urn = FisherHypergeometric((5, 7, 9), 8, log_weights=log_weights)
@@ -131,12 +157,17 @@ def test_annealing_names_bad_settings(arguments: tuple[float, float, int]) -> No
         ExponentialAnnealing(*arguments)
 
 
-def test_neuralsort_rows_sum_to_one_and_approach_the_sorting_permutation(device: torch.device) -> None:
+def test_neuralsort_rows_sum_to_one_and_approach_the_sorting_permutation(
+    device: torch.device,
+) -> None:
     scores = torch.randn(20, 6, device=device)
     relaxed = neuralsort(scores, 1.0)
     torch.testing.assert_close(relaxed.sum(-1), torch.ones(20, 6, device=device))
     assert torch.equal(relaxed.argmax(-1), scores.argsort(-1, descending=True))
-    torch.testing.assert_close((neuralsort(scores, 1e-4) @ scores.unsqueeze(-1)).squeeze(-1), scores.sort(-1, descending=True).values)
+    torch.testing.assert_close(
+        (neuralsort(scores, 1e-4) @ scores.unsqueeze(-1)).squeeze(-1),
+        scores.sort(-1, descending=True).values,
+    )
 
 
 def test_hard_neuralsort_is_a_permutation_even_with_ties(device: torch.device) -> None:
@@ -165,4 +196,7 @@ def test_stochastic_neuralsort_draws_plackett_luce_orders(device: torch.device) 
 def test_select_top_takes_the_largest(device: torch.device) -> None:
     scores = torch.tensor([[0.3, 2.0, 1.0, -1.0]], device=device)
     indicators = torch.tensor([[1.0, 1.0, 0.0, 0.0]], device=device)
-    assert torch.equal(select_top(neuralsort(scores, 0.1, hard=True), indicators), torch.tensor([[0.0, 1.0, 1.0, 0.0]], device=device))
+    assert torch.equal(
+        select_top(neuralsort(scores, 0.1, hard=True), indicators),
+        torch.tensor([[0.0, 1.0, 1.0, 0.0]], device=device),
+    )

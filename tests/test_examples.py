@@ -14,7 +14,9 @@ inside_a_model = runpy.run_path(str(EXAMPLES / "inside_a_model.py"))
 
 @pytest.mark.parametrize("estimator", ["covariance", "gumbel"])
 def test_a_network_learns_importances_through_draws(estimator: str) -> None:
-    """From prices alone the error falls to a third of the spread; the untrained network's is about the whole of it."""
+    """From prices alone the error falls to a third of the spread; the untrained network's is about
+    the whole of it.
+    """
     torch.set_default_dtype(torch.float32)
     shopper = inside_a_model["Shopper"]()
     before = inside_a_model["price_error"](shopper)

@@ -1,4 +1,6 @@
-"""The interactive page without a browser: its numbers against brute force, its sentences, its server."""
+"""The interactive page without a browser: its numbers against brute force, its sentences, its
+server.
+"""
 
 from __future__ import annotations
 
@@ -19,8 +21,8 @@ from diffurn.cli import app
 from diffurn.explore import numbers, server
 from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS
 from diffurn.explore.numbers import Question, Setting
-from oracles import outcomes
-from processes import interruptible
+from support.oracles import outcomes
+from support.processes import interruptible
 
 Counts = tuple[int, ...]
 Brute = dict[Counts, float]
@@ -35,12 +37,17 @@ URNS = [
 
 
 def fisher_by_hand(sizes: Counts, draws: int, weights: tuple[float, ...]) -> Brute:
-    masses = {x: math.prod(math.comb(m, k) * w**k for m, k, w in zip(sizes, x, weights, strict=True)) for x in outcomes(sizes, draws)}
+    masses = {
+        x: math.prod(math.comb(m, k) * w**k for m, k, w in zip(sizes, x, weights, strict=True))
+        for x in outcomes(sizes, draws)
+    }
     return {x: mass / sum(masses.values()) for x, mass in masses.items()}
 
 
 def wallenius_by_hand(sizes: Counts, draws: int, weights: tuple[float, ...]) -> Brute:
-    """Ball by ball: the next comes from a group with probability proportional to the weight that it has left."""
+    """Ball by ball: the next comes from a group with probability proportional to the weight that it
+    has left.
+    """
     law: Brute = {(0,) * len(sizes): 1.0}
     for _ in range(draws):
         following: Brute = defaultdict(float)
@@ -60,24 +67,39 @@ def merged_by_hand(sizes: Counts, draws: int, weights: tuple[float, ...]) -> Bru
         probability, left = 1.0, draws
         for i in range(len(sizes) - 1):
             later = sum(sizes[i + 1 :])
-            average = sum(m * w for m, w in zip(sizes[i + 1 :], weights[i + 1 :], strict=True)) / later
-            probability *= fisher_by_hand((sizes[i], later), left, (weights[i], average))[x[i], left - x[i]]
+            average = (
+                sum(m * w for m, w in zip(sizes[i + 1 :], weights[i + 1 :], strict=True)) / later
+            )
+            probability *= fisher_by_hand((sizes[i], later), left, (weights[i], average))[
+                x[i], left - x[i]
+            ]
             left -= x[i]
         law[x] = probability
     return law
 
 
-BY_HAND: dict[str, Callable[[Counts, int, tuple[float, ...]], Brute]] = {FISHER: fisher_by_hand, WALLENIUS: wallenius_by_hand}
+BY_HAND: dict[str, Callable[[Counts, int, tuple[float, ...]], Brute]] = {
+    FISHER: fisher_by_hand,
+    WALLENIUS: wallenius_by_hand,
+}
 
 
-def gradient_by_differences(setting: Setting, f: Callable[[Counts], float], step: float = 1e-4) -> list[float]:
+def gradient_by_differences(
+    setting: Setting, f: Callable[[Counts], float], step: float = 1e-4
+) -> list[float]:
     """Central differences of E[f(x)] in each log ω."""
 
     def expectation(j: int, by: float) -> float:
         weights = tuple(w * math.exp(by) if i == j else w for i, w in enumerate(setting.weights))
-        return sum(mass * f(x) for x, mass in BY_HAND[setting.law](setting.group_sizes, setting.draws, weights).items())
+        return sum(
+            mass * f(x)
+            for x, mass in BY_HAND[setting.law](setting.group_sizes, setting.draws, weights).items()
+        )
 
-    return [(expectation(j, step) - expectation(j, -step)) / (2 * step) for j in range(len(setting.weights))]
+    return [
+        (expectation(j, step) - expectation(j, -step)) / (2 * step)
+        for j in range(len(setting.weights))
+    ]
 
 
 @pytest.fixture(params=[(law, *urn) for law in BY_HAND for urn in URNS], ids=str)
@@ -98,7 +120,9 @@ def test_marginals_means_and_deviations_are_those_of_brute_force(setting: Settin
     found = numbers.marginals(law.outcomes, law.probabilities, setting.largest)
     for j in range(len(setting.group_sizes)):
         for count in range(setting.largest + 1):
-            assert float(found[count, j]) == pytest.approx(marginal_by_hand(expected, j, count), abs=1e-12)
+            assert float(found[count, j]) == pytest.approx(
+                marginal_by_hand(expected, j, count), abs=1e-12
+            )
         mean = sum(mass * x[j] for x, mass in expected.items())
         assert float(law.mean[j]) == pytest.approx(mean, abs=1e-11)
         variance = sum(mass * (x[j] - mean) ** 2 for x, mass in expected.items())
@@ -117,37 +141,60 @@ def test_exact_gradients_are_those_of_brute_force(setting: Setting, function: st
         DIVERSITY: lambda x: 1 - sum((k / setting.draws) ** 2 for k in x),
     }
     found = numbers.gradient(setting, question, temperature=0.5, number=20, seed=0)
-    assert found.value == pytest.approx(sum(mass * functions[function](x) for x, mass in by_hand(setting).items()), abs=1e-11)
-    assert found.exact.tolist() == pytest.approx(gradient_by_differences(setting, functions[function]), abs=2e-7)
+    assert found.value == pytest.approx(
+        sum(mass * functions[function](x) for x, mass in by_hand(setting).items()), abs=1e-11
+    )
+    assert found.exact.tolist() == pytest.approx(
+        gradient_by_differences(setting, functions[function]), abs=2e-7
+    )
     for estimate in found.estimates.values():
         assert estimate.average.isfinite().all()
         assert estimate.deviation.isfinite().all()
 
 
 @pytest.mark.parametrize("urn", URNS, ids=str)
-def test_the_merged_law_and_its_distance_are_those_of_brute_force(urn: tuple[Counts, int, tuple[float, ...]]) -> None:
+def test_the_merged_law_and_its_distance_are_those_of_brute_force(
+    urn: tuple[Counts, int, tuple[float, ...]],
+) -> None:
     setting = Setting(FISHER, *urn)
     law, merged = numbers.law_of(setting), numbers.merged_probabilities(setting)
     exact_by_hand, merged_law = fisher_by_hand(*urn), merged_by_hand(*urn)
-    assert merged.tolist() == pytest.approx([merged_law[tuple(map(int, x))] for x in law.outcomes.tolist()], abs=1e-12)
+    assert merged.tolist() == pytest.approx(
+        [merged_law[tuple(map(int, x))] for x in law.outcomes.tolist()], abs=1e-12
+    )
     distance = sum(abs(exact_by_hand[x] - merged_law[x]) for x in exact_by_hand) / 2
-    assert float(numbers.total_variation(law.probabilities, merged)) == pytest.approx(distance, abs=1e-12)
-    marginals = (numbers.marginals(law.outcomes, masses, setting.largest) for masses in (law.probabilities, merged))
+    assert float(numbers.total_variation(law.probabilities, merged)) == pytest.approx(
+        distance, abs=1e-12
+    )
+    marginals = (
+        numbers.marginals(law.outcomes, masses, setting.largest)
+        for masses in (law.probabilities, merged)
+    )
     for j, found in enumerate(numbers.total_variation(*marginals).tolist()):
         counts = range(setting.largest + 1)
-        apart = sum(abs(marginal_by_hand(exact_by_hand, j, k) - marginal_by_hand(merged_law, j, k)) for k in counts) / 2
+        apart = (
+            sum(
+                abs(marginal_by_hand(exact_by_hand, j, k) - marginal_by_hand(merged_law, j, k))
+                for k in counts
+            )
+            / 2
+        )
         assert found == pytest.approx(apart, abs=1e-12)
 
 
 def test_shares_of_draws_approach_the_law(setting: Setting) -> None:
-    # Five standard deviations and five draws: wrong once in a million, also for counts that hardly ever come.
+    # Five standard deviations and five draws: wrong once in a million, also for counts that hardly
+    # ever come.
     drawn = numbers.draw(setting, 20_000, seed=1)
     assert (drawn.sum(-1) == setting.draws).all()
     expected = by_hand(setting)
     for j, column in enumerate(numbers.shares(drawn, setting.largest).unbind(-1)):
         for count, share in enumerate(column.tolist()):
             probability = marginal_by_hand(expected, j, count)
-            assert abs(share - probability) <= 5 * math.sqrt(max(probability * (1 - probability), 0) / 20_000) + 5 / 20_000
+            assert (
+                abs(share - probability)
+                <= 5 * math.sqrt(max(probability * (1 - probability), 0) / 20_000) + 5 / 20_000
+            )
 
 
 def test_a_seed_gives_the_same_draws_again_and_leaves_torchs_own_alone() -> None:
@@ -161,14 +208,18 @@ def test_a_seed_gives_the_same_draws_again_and_leaves_torchs_own_alone() -> None
 
 @pytest.mark.parametrize("function", [COUNT, THRESHOLD])
 def test_the_covariance_is_exact_where_it_should_be(function: str) -> None:
-    found = numbers.gradient(Setting(FISHER, *URNS[0]), Question(function, 1, 3), temperature=0.5, number=50, seed=0)
+    found = numbers.gradient(
+        Setting(FISHER, *URNS[0]), Question(function, 1, 3), temperature=0.5, number=50, seed=0
+    )
     assert found.estimates["CovarianceST"].bias < 1e-10
     assert found.estimates["CovarianceST"].spread < 1e-10
     assert found.estimates["Gumbel, merged"].spread > 0.1
 
 
 def test_a_threshold_beyond_the_group_has_no_gradient() -> None:
-    found = numbers.gradient(Setting(FISHER, *URNS[0]), Question(THRESHOLD, 0, 4), temperature=0.5, number=20, seed=0)
+    found = numbers.gradient(
+        Setting(FISHER, *URNS[0]), Question(THRESHOLD, 0, 4), temperature=0.5, number=20, seed=0
+    )
     assert found.value == 0
     assert found.exact.abs().max() == 0
     assert all(estimate.average.abs().max() == 0 for estimate in found.estimates.values())
@@ -176,11 +227,19 @@ def test_a_threshold_beyond_the_group_has_no_gradient() -> None:
 
 def test_wallenius_estimates_are_those_of_rsample() -> None:
     setting, question = Setting(WALLENIUS, *URNS[0]), Question(SQUARE, 1)
-    estimates = numbers.one_draw_gradients(setting, question, temperature=1.0, number=4, seed=5)["rsample"]
+    estimates = numbers.one_draw_gradients(setting, question, temperature=1.0, number=4, seed=5)[
+        "rsample"
+    ]
     log_weights = setting.log_weights.requires_grad_()
     torch.manual_seed(5)
-    values = WalleniusHypergeometric(setting.group_sizes, setting.draws, log_weights=log_weights).rsample((4,))[:, 1].square()
-    expected = torch.stack([torch.autograd.grad(value, log_weights, retain_graph=True)[0] for value in values])
+    values = (
+        WalleniusHypergeometric(setting.group_sizes, setting.draws, log_weights=log_weights)
+        .rsample((4,))[:, 1]
+        .square()
+    )
+    expected = torch.stack(
+        [torch.autograd.grad(value, log_weights, retain_graph=True)[0] for value in values]
+    )
     torch.testing.assert_close(estimates, expected, rtol=1e-7, atol=1e-9)
 
 
@@ -198,13 +257,17 @@ def test_wallenius_estimates_are_those_of_rsample() -> None:
         ((1,) * 6, 3, "The number of groups must be a whole number from 2 to 5"),
     ],
 )
-def test_what_no_urn_can_be_is_refused_with_a_sentence(sizes: tuple[float | None, ...], draws: float | None, sentence: str) -> None:
+def test_what_no_urn_can_be_is_refused_with_a_sentence(
+    sizes: tuple[float | None, ...], draws: float | None, sentence: str
+) -> None:
     with pytest.raises(ValueError, match=sentence):
         numbers.as_setting(FISHER, len(sizes), draws, sizes, (0.0,) * len(sizes))
 
 
 def test_weights_are_given_as_powers_of_two() -> None:
-    assert numbers.as_setting(FISHER, 2.0, 5.0, (3.0, 5.0), (-1.0, 3.0)) == Setting(FISHER, (3, 5), 5, (0.5, 8.0))
+    assert numbers.as_setting(FISHER, 2.0, 5.0, (3.0, 5.0), (-1.0, 3.0)) == Setting(
+        FISHER, (3, 5), 5, (0.5, 8.0)
+    )
     for wrong in (None, 1e6, math.nan):
         with pytest.raises(ValueError, match="log₂ ω of group 2 must be a number from -5 to 5"):
             numbers.as_setting(FISHER, 2, 5, (3, 5), (0.0, wrong))
@@ -213,7 +276,9 @@ def test_weights_are_given_as_powers_of_two() -> None:
 # The command.
 
 
-def test_without_its_packages_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_packages_the_command_says_what_to_install(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(sys.modules, "gradio", None)
     result = CliRunner().invoke(app, ["explore"])
     assert result.exit_code == 2
@@ -223,7 +288,9 @@ def test_without_its_packages_the_command_says_what_to_install(monkeypatch: pyte
 def test_a_port_that_is_taken_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "gradio", sys)  # whichever: the port comes first
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        result = CliRunner().invoke(app, ["explore", "--no-open", "--port", str(taken.getsockname()[1])])
+        result = CliRunner().invoke(
+            app, ["explore", "--no-open", "--port", str(taken.getsockname()[1])]
+        )
     assert result.exit_code == 2
     assert "--port 0 for any that is free" in result.stderr
 
@@ -239,7 +306,11 @@ START = (FISHER, 3, 5, 3, 5, 4, 4, 4, 0.0, 1.0, -1.0, 2.0, -2.0)
 
 
 def test_the_page_shows_a_panel_for_each_group_and_a_table() -> None:
-    page = pytest.importorskip("diffurn.explore.page", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
+    page = pytest.importorskip(
+        "diffurn.explore.page",
+        reason="the page needs gradio: pip install 'diffurn[explore]'",
+        exc_type=ImportError,
+    )
     refusal, panels, merged = page.show_law(*START, 1000, 0)
     assert refusal["visible"] is False
     assert panels.count("<img") == 3
@@ -250,19 +321,33 @@ def test_the_page_shows_a_panel_for_each_group_and_a_table() -> None:
 
 
 def test_the_page_answers_an_impossible_urn_with_a_sentence() -> None:
-    page = pytest.importorskip("diffurn.explore.page", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
+    page = pytest.importorskip(
+        "diffurn.explore.page",
+        reason="the page needs gradio: pip install 'diffurn[explore]'",
+        exc_type=ImportError,
+    )
     impossible = (START[0], START[1], 50, *START[3:])
     refusal, panels, merged = page.show_law(*impossible, 1000, 0)
     assert "50 balls cannot be drawn from an urn of 12" in refusal["value"]
     assert (panels, merged, page.show_gradient(*impossible, "count", 2, 3, 0.5, 0)) == ("", "", "")
-    assert "τ must be a number from 0.05 to 2." in page.show_gradient(*START, "count", 2, 3, None, 0)
-    assert "The seed must be a whole number from 0 to" in page.show_law(*START, 1000, -1)[0]["value"]
+    assert "τ must be a number from 0.05 to 2." in page.show_gradient(
+        *START, "count", 2, 3, None, 0
+    )
+    assert (
+        "The seed must be a whole number from 0 to" in page.show_law(*START, 1000, -1)[0]["value"]
+    )
 
 
 def test_an_interrupt_ends_the_server_cleanly() -> None:
-    pytest.importorskip("gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
+    pytest.importorskip(
+        "gradio",
+        reason="the page needs gradio: pip install 'diffurn[explore]'",
+        exc_type=ImportError,
+    )
     command = [sys.executable, "-u", "-m", "diffurn", "explore", "--no-open", "--port", "0"]
-    with interruptible(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with interruptible(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         assert "http://127.0.0.1:" in process.stdout.readline()
         process.send_signal(signal.SIGINT)

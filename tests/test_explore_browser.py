@@ -1,4 +1,6 @@
-"""The interactive page in a real browser: it follows its sliders, fits a telephone, and asks nothing of any other machine."""
+"""The interactive page in a real browser: it follows its sliders, fits a telephone, and asks
+nothing of any other machine.
+"""
 
 from __future__ import annotations
 
@@ -13,10 +15,12 @@ from urllib.parse import urlsplit
 
 import pytest
 
-import programs
-from processes import interruptible
+from support import programs
+from support.processes import interruptible
 
-pytest.importorskip("gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
+pytest.importorskip(
+    "gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError
+)
 pytestmark = pytest.mark.needs("playwright", "chromium")
 
 SCREENSHOTS = Path(__file__).parents[1] / "build" / "explore"  # one of them is in the documentation
@@ -33,7 +37,9 @@ QUIET = [
 @pytest.fixture(scope="module")
 def address() -> Iterator[str]:
     command = [sys.executable, "-u", "-m", "diffurn", "explore", "--no-open", "--port", "0"]
-    with interruptible(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with interruptible(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:\d+", process.stdout.readline())
         assert found, process.communicate()[1]
@@ -84,7 +90,8 @@ def slide(page: Any, label: str, key: str = "ArrowRight", times: int = 1) -> Non
 
 def wait_until_all_differ(page: Any, before: list[str]) -> None:
     page.wait_for_function(
-        "before => [...document.querySelectorAll('.panels img, .chart img')].every((image, i) => image.getAttribute('src') !== before[i])",
+        "before => [...document.querySelectorAll('.panels img, .chart img')].every((image, i) => "
+        "image.getAttribute('src') !== before[i])",
         arg=before,
     )
 
@@ -103,7 +110,10 @@ def test_all_pictures_follow_a_slider(page: Any, tmp_path: Path) -> None:
 def test_fresh_draws_move_the_dots_and_count_the_seed_up(page: Any) -> None:
     before = pictures(page)
     page.get_by_role("button", name="Draw again").click()
-    page.wait_for_function("before => document.querySelector('.panels img').getAttribute('src') !== before", arg=before[0])
+    page.wait_for_function(
+        "before => document.querySelector('.panels img').getAttribute('src') !== before",
+        arg=before[0],
+    )
     assert page.get_by_label("seed").input_value() == "1"
 
 
@@ -111,7 +121,10 @@ def test_more_groups_bring_more_panels_and_sliders(page: Any) -> None:
     slide(page, "groups", times=2)
     page.wait_for_function("() => document.querySelectorAll('.panels img').length === 5")
     page.get_by_label("range slider for m₅", exact=True).wait_for(state="visible")
-    page.wait_for_function("() => document.querySelector('input[aria-label=\"range slider for of group\"]').max === '5'")
+    page.wait_for_function(
+        "() => document.querySelector('input[aria-label=\"range slider for of group\"]').max === "
+        "'5'"
+    )
     slide(page, "of group", "End")
     page.get_by_text("f(x) = x5").wait_for()
     slide(page, "groups", "Home")

@@ -1,4 +1,6 @@
-"""The server of the interactive page over HTTP: it answers the page, and refuses forged requests before they cost anything."""
+"""The server of the interactive page over HTTP: it answers the page, and refuses forged requests
+before they cost anything.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,20 @@ from typing import Any
 
 import pytest
 
-from processes import interruptible
+from support.processes import interruptible
 
-pytest.importorskip("gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError)
+pytest.importorskip(
+    "gradio", reason="the page needs gradio: pip install 'diffurn[explore]'", exc_type=ImportError
+)
 
 QUEUE = "/gradio_api/queue/join"
-URN = {"law": "Fisher", "groups": 3, "draws": 5, **dict(zip("abcde", (3, 5, 4, 4, 4), strict=True)), **dict.fromkeys("vwxyz", 0.0)}
+URN = {
+    "law": "Fisher",
+    "groups": 3,
+    "draws": 5,
+    **dict(zip("abcde", (3, 5, 4, 4, 4), strict=True)),
+    **dict.fromkeys("vwxyz", 0.0),
+}
 LAW = {**URN, "number": 1000, "seed": 0}
 GRADIENT = {**URN, "function": "count", "group": 2, "threshold": 3, "temperature": 0.5, "seed": 0}
 
@@ -43,15 +53,26 @@ class Server:
 
     def ask(self, method: str, path: str, body: bytes | None = None, **headers: str) -> Answer:
         connection = HTTPConnection("127.0.0.1", self.port, timeout=60)
-        connection.request(method, path, body, {name.replace("_", "-"): value for name, value in headers.items()})
+        connection.request(
+            method, path, body, {name.replace("_", "-"): value for name, value in headers.items()}
+        )
         response = connection.getresponse()
-        answer = Answer(response.status, {name.lower(): value for name, value in response.getheaders()}, response.read().decode())
+        answer = Answer(
+            response.status,
+            {name.lower(): value for name, value in response.getheaders()},
+            response.read().decode(),
+        )
         connection.close()
         return answer
 
     def change(self, event: str, fields: Mapping[str, Any]) -> str:
-        """The page's next content, as JSON, after its fields were given these values; the page itself sends the same requests."""
-        events = {found["api_name"]: found["id"] for found in json.loads(self.ask("GET", "/config").text)["dependencies"]}
+        """The page's next content, as JSON, after its fields were given these values; the page
+        itself sends the same requests.
+        """
+        events = {
+            found["api_name"]: found["id"]
+            for found in json.loads(self.ask("GET", "/config").text)["dependencies"]
+        }
         body = {"data": list(fields.values()), "fn_index": events[event], "session_hash": "test"}
         headers = {"Content_Type": "application/json", "Origin": f"http://127.0.0.1:{self.port}"}
         joined = self.ask("POST", QUEUE, json.dumps(body).encode(), **headers)
@@ -69,7 +90,9 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     files = tmp_path_factory.mktemp("files")
     command = [sys.executable, "-u", "-m", "diffurn", "explore", "--no-open", "--port", "0"]
     environment = os.environ | {"TMPDIR": str(files), "GRADIO_TEMP_DIR": str(files)}
-    with interruptible(command, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    with interruptible(
+        command, environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
         assert process.stdout is not None
         found = re.search(r"http://127\.0\.0\.1:(\d+)", process.stdout.readline())
         assert found, process.communicate()[1]
@@ -116,7 +139,9 @@ RANGES = {
 
 @pytest.mark.parametrize("value", [*NO_NUMBERS, 2.5, 1e308], ids=str)
 @pytest.mark.parametrize("field", RANGES)
-def test_values_of_the_urn_out_of_range_get_a_sentence(server: Server, field: str, value: Any) -> None:
+def test_values_of_the_urn_out_of_range_get_a_sentence(
+    server: Server, field: str, value: Any
+) -> None:
     shown = server.change("show_law", {**LAW, field: value})
     assert RANGES[field] in shown
     assert "<img" not in shown
@@ -129,12 +154,16 @@ def test_a_billion_draws_get_a_sentence(server: Server) -> None:
 
 @pytest.mark.parametrize("value", [-5.1, 10**9, math.nan, "1", None], ids=str)
 def test_weights_out_of_range_get_a_sentence(server: Server, value: Any) -> None:
-    assert "log₂ ω of group 1 must be a number from -5 to 5." in server.change("show_law", {**LAW, "v": value})
+    assert "log₂ ω of group 1 must be a number from -5 to 5." in server.change(
+        "show_law", {**LAW, "v": value}
+    )
 
 
 @pytest.mark.parametrize("value", ["Poisson", "", 3, None])
 def test_an_unknown_law_gets_a_sentence(server: Server, value: Any) -> None:
-    assert "The law must be Fisher or Wallenius." in server.change("show_law", {**LAW, "law": value})
+    assert "The law must be Fisher or Wallenius." in server.change(
+        "show_law", {**LAW, "law": value}
+    )
 
 
 @pytest.mark.parametrize(
@@ -143,11 +172,17 @@ def test_an_unknown_law_gets_a_sentence(server: Server, value: Any) -> None:
         ("group", "The group must be a whole number from 1 to 5."),
         ("threshold", "The threshold must be a whole number from 1 to 20."),
         ("temperature", "τ must be a number from 0.05 to 2."),
-        ("function", "f(x) must be count, squared count, squared distance from the mean, threshold or diversity."),
+        (
+            "function",
+            "f(x) must be count, squared count, squared distance from the mean, threshold or "
+            "diversity.",
+        ),
     ],
 )
 @pytest.mark.parametrize("value", NO_NUMBERS, ids=str)
-def test_values_of_the_question_out_of_range_get_a_sentence(server: Server, field: str, sentence: str, value: Any) -> None:
+def test_values_of_the_question_out_of_range_get_a_sentence(
+    server: Server, field: str, sentence: str, value: Any
+) -> None:
     shown = server.change("show_gradient", {**GRADIENT, field: value})
     assert sentence in shown
     assert "<img" not in shown
@@ -163,7 +198,10 @@ def test_fields_that_move_others_take_any_value(server: Server, value: Any) -> N
 # Forged requests.
 
 
-@pytest.mark.parametrize("path", ["upload", "upload?upload_id=1", "process_recording", "component_server", "component_server/"])
+@pytest.mark.parametrize(
+    "path",
+    ["upload", "upload?upload_id=1", "process_recording", "component_server", "component_server/"],
+)
 def test_files_are_refused_before_they_are_sent(server: Server, path: str) -> None:
     """The answer comes although no byte of the file was sent."""
     connection = HTTPConnection("127.0.0.1", server.port, timeout=60)
@@ -178,35 +216,67 @@ def test_files_are_refused_before_they_are_sent(server: Server, path: str) -> No
 
 
 def test_a_file_of_eight_megabytes_is_refused_and_not_kept(server: Server) -> None:
-    form = b'--x\r\nContent-Disposition: form-data; name="files"; filename="big"\r\n\r\n' + bytes(2**23) + b"\r\n--x--\r\n"
-    answer = server.ask("POST", "/gradio_api/upload", form, Content_Type="multipart/form-data; boundary=x")
+    form = (
+        b'--x\r\nContent-Disposition: form-data; name="files"; filename="big"\r\n\r\n'
+        + bytes(2**23)
+        + b"\r\n--x--\r\n"
+    )
+    answer = server.ask(
+        "POST", "/gradio_api/upload", form, Content_Type="multipart/form-data; boundary=x"
+    )
     assert (answer.status, "This page takes no files" in answer.text) == (403, True)
     assert kept(server.files) == []
 
 
 @pytest.mark.parametrize(
     ("method", "path"),
-    [("POST", "/gradio_api/run/show_law"), ("POST", "/gradio_api/call/show_law"), ("PUT", QUEUE), ("DELETE", "/"), ("OPTIONS", QUEUE)],
+    [
+        ("POST", "/gradio_api/run/show_law"),
+        ("POST", "/gradio_api/call/show_law"),
+        ("PUT", QUEUE),
+        ("DELETE", "/"),
+        ("OPTIONS", QUEUE),
+    ],
 )
-def test_requests_that_the_page_does_not_send_are_refused(server: Server, method: str, path: str) -> None:
+def test_requests_that_the_page_does_not_send_are_refused(
+    server: Server, method: str, path: str
+) -> None:
     assert server.ask(method, path, b'{"data": []}').status == 403
 
 
 @pytest.mark.parametrize("method", ["GET", "POST", "OPTIONS"])
 @pytest.mark.parametrize(
-    "origin", ["http://elsewhere.example", "http://localhost:1", "https://127.0.0.1:{port}", "http://127.0.0.1", "null"]
+    "origin",
+    [
+        "http://elsewhere.example",
+        "http://localhost:1",
+        "https://127.0.0.1:{port}",
+        "http://127.0.0.1",
+        "null",
+    ],
 )
 def test_other_origins_are_refused(server: Server, method: str, origin: str) -> None:
     origin = origin.format(port=server.port)
-    answer = server.ask(method, QUEUE if method == "POST" else "/config", b"{}", Origin=origin, Access_Control_Request_Method="POST")
+    answer = server.ask(
+        method,
+        QUEUE if method == "POST" else "/config",
+        b"{}",
+        Origin=origin,
+        Access_Control_Request_Method="POST",
+    )
     assert answer.status == 403
     assert f"no requests of other sites, such as {origin}" in answer.text
     assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
-@pytest.mark.parametrize("host", ["elsewhere.example", "elsewhere.example:{port}", "127.0.0.1.elsewhere.example", "0.0.0.0"])
+@pytest.mark.parametrize(
+    "host",
+    ["elsewhere.example", "elsewhere.example:{port}", "127.0.0.1.elsewhere.example", "0.0.0.0"],
+)
 def test_other_names_for_this_machine_are_refused(server: Server, host: str) -> None:
-    """A site can let its own name lead to this machine; its origin and the host of its requests are then the same."""
+    """A site can let its own name lead to this machine; its origin and the host of its requests are
+    then the same.
+    """
     host = host.format(port=server.port)
     assert server.ask("GET", "/", Host=host, Origin=f"http://{host}").status == 400
 
@@ -215,7 +285,14 @@ def test_other_names_for_this_machine_are_refused(server: Server, host: str) -> 
     "body",
     [
         json.dumps({"data": ["x" * 10**6], "fn_index": 0, "session_hash": "test"}),
-        json.dumps({"data": [{"path": "https://elsewhere.example/file", "meta": {"_type": "gradio.FileData"}}], "fn_index": 0}),
+        json.dumps(
+            {
+                "data": [
+                    {"path": "https://elsewhere.example/file", "meta": {"_type": "gradio.FileData"}}
+                ],
+                "fn_index": 0,
+            }
+        ),
         json.dumps({"data": [[3, 5, 4]], "fn_index": 0}),
         json.dumps([1, 2, 3]),
         "[" * 60_000,
@@ -234,6 +311,8 @@ def test_a_long_body_is_refused_before_all_of_it_is_sent(server: Server) -> None
     connection.putrequest("POST", QUEUE)
     connection.putheader("Transfer-Encoding", "chunked")
     connection.endheaders()
-    connection.send(b"20000\r\n" + bytes(0x20000) + b"\r\n")  # the last chunk, of length 0, never comes
+    connection.send(
+        b"20000\r\n" + bytes(0x20000) + b"\r\n"
+    )  # the last chunk, of length 0, never comes
     assert connection.getresponse().status == 422
     connection.close()

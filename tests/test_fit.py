@@ -13,22 +13,29 @@ import torch
 from scipy.stats import chi2, norm
 from statsmodels.stats.multitest import multipletests
 
-import fit_oracles as oracle
 from diffurn import FisherHypergeometric
-from diffurn.exact.score import log_prob_and_derivatives
+from diffurn._fisher.score import log_prob_and_derivatives
 from diffurn.inference import fit, start
-from fit_oracles import CHAIN, COUNTS, SIZES, assert_close
+from support import fit_oracles as oracle
+from support.fit_oracles import CHAIN, COUNTS, SIZES, assert_close
 
 NAN = math.nan
-ABOARD, SAVED, CLASSES = [325, 285, 706, 885], [203, 118, 178, 212], ["first", "second", "third", "crew"]
+ABOARD, SAVED, CLASSES = (
+    [325, 285, 706, 885],
+    [203, 118, 178, 212],
+    ["first", "second", "third", "crew"],
+)
 
 
 def oracle_fit(counts: oracle.Rows, sizes: oracle.Rows, reference: int) -> tuple[np.ndarray, float]:
     features = oracle.indicators(len(counts), len(counts[0]), reference)
-    return oracle.maximum(oracle.log_likelihood(counts, sizes, features), np.zeros(features.shape[-1]))
+    return oracle.maximum(
+        oracle.log_likelihood(counts, sizes, features), np.zeros(features.shape[-1])
+    )
 
 
-# --- the estimate -----------------------------------------------------------------------------------------------------------------------
+# --- the estimate
+# --------------------------------------------------------------------------------------------------
 
 
 def test_the_titanic_gives_the_published_weights() -> None:
@@ -52,7 +59,11 @@ def test_log_prob_score_and_information_are_those_of_the_listed_outcomes() -> No
         value, score, information = log_prob_and_derivatives(
             *(torch.as_tensor(v, dtype=torch.float64) for v in (log_weights, sizes, counts))
         )
-        assert_close(value, oracle.row_log_prob(counts.astype(int).tolist(), sizes.tolist(), log_weights), 1e-12)
+        assert_close(
+            value,
+            oracle.row_log_prob(counts.astype(int).tolist(), sizes.tolist(), log_weights),
+            1e-12,
+        )
         assert_close(score, counts - mean, 1e-12)
         assert_close(information, covariance, 1e-12)
 
@@ -63,13 +74,19 @@ def test_the_estimate_and_its_errors_are_those_of_a_general_optimiser(reference:
     beta, value = oracle_fit(COUNTS, SIZES, reference)
     free = [j for j in range(3) if j != reference]
     features = oracle.indicators(4, 3, reference)
-    covariance = np.linalg.inv(oracle.information(COUNTS, SIZES, features, result.coefficients[free].numpy()))
+    covariance = np.linalg.inv(
+        oracle.information(COUNTS, SIZES, features, result.coefficients[free].numpy())
+    )
     assert_close(result.coefficients[free], beta, 1e-6)
     assert_close(result.log_likelihood, value, 1e-10)
     assert_close(result.covariance[free][:, free], covariance, 1e-9)
     assert_close(result.standard_errors[free], np.sqrt(np.diag(covariance)), 1e-9)
     assert float(result.standard_errors[reference]) == 0
-    assert_close(result.upper[free] - result.coefficients[free], norm.ppf(0.975) * np.sqrt(np.diag(covariance)), 1e-9)
+    assert_close(
+        result.upper[free] - result.coefficients[free],
+        norm.ppf(0.975) * np.sqrt(np.diag(covariance)),
+        1e-9,
+    )
 
 
 def test_a_centred_fit_has_geometric_mean_one_and_the_same_ratios() -> None:
@@ -111,18 +128,24 @@ def test_the_wallenius_fit_has_no_slope_left_and_fog_s_law_behind_it() -> None:
 
     result = fit(COUNTS, SIZES, model="wallenius", reference=2)
     beta, value = oracle.maximum(
-        lambda b: sum(log_prob(x, m, np.array([*b, 0.0])) for x, m in zip(COUNTS, SIZES, strict=True)), np.zeros(2)
+        lambda b: sum(
+            log_prob(x, m, np.array([*b, 0.0])) for x, m in zip(COUNTS, SIZES, strict=True)
+        ),
+        np.zeros(2),
     )
     assert_close(result.coefficients[:2], beta, 1e-6)
     assert_close(result.log_likelihood, value, 1e-9)
 
 
-# --- many rows, many data sets ----------------------------------------------------------------------------------------------------------
+# --- many rows, many data sets
+# --------------------------------------------------------------------------------------------------
 
 
 def test_a_batch_of_data_sets_gives_what_each_gives_alone() -> None:
     sizes = torch.tensor([[30, 20, 40], [10, 25, 15]])
-    counts = FisherHypergeometric(sizes, torch.tensor([40, 20]), log_weights=torch.tensor([0.0, 1.0, -1.0])).sample((2, 3))
+    counts = FisherHypergeometric(
+        sizes, torch.tensor([40, 20]), log_weights=torch.tensor([0.0, 1.0, -1.0])
+    ).sample((2, 3))
     counts[1, 2, :, 0] = torch.tensor([0.0, 0.0])  # one of them separated
     batch = fit(counts, sizes, interval="profile")
     assert batch.coefficients.shape == (2, 3, 3)
@@ -153,8 +176,18 @@ def test_a_batch_of_data_sets_gives_what_each_gives_alone() -> None:
 def test_frequencies_stand_for_repeated_rows(model: str) -> None:
     times = torch.tensor([3, 0, 1, 5])
     short = fit(COUNTS, SIZES, frequencies=times, model=model)
-    long = fit(torch.tensor(COUNTS).repeat_interleave(times, 0), torch.tensor(SIZES).repeat_interleave(times, 0), model=model)
-    for name in ("coefficients", "covariance", "log_likelihood", "central_log_likelihood", "observed"):
+    long = fit(
+        torch.tensor(COUNTS).repeat_interleave(times, 0),
+        torch.tensor(SIZES).repeat_interleave(times, 0),
+        model=model,
+    )
+    for name in (
+        "coefficients",
+        "covariance",
+        "log_likelihood",
+        "central_log_likelihood",
+        "observed",
+    ):
         assert_close(getattr(short, name), getattr(long, name), 1e-9)
     assert int(short.rows) == int(long.rows) == 9
     assert int(short.draws) == int(long.draws)
@@ -162,7 +195,9 @@ def test_frequencies_stand_for_repeated_rows(model: str) -> None:
         return
     assert_close(short.expected, long.expected, 1e-9)
     assert_close(short.goodness_of_fit().statistic, long.goodness_of_fit().statistic, 1e-9)
-    assert torch.equal(short.goodness_of_fit().degrees_of_freedom, long.goodness_of_fit().degrees_of_freedom)
+    assert torch.equal(
+        short.goodness_of_fit().degrees_of_freedom, long.goodness_of_fit().degrees_of_freedom
+    )
 
 
 def test_rows_of_equal_urns_are_merged_without_a_trace() -> None:
@@ -173,10 +208,18 @@ def test_rows_of_equal_urns_are_merged_without_a_trace() -> None:
     rows = [[int(v) for v in row] for row in counts.tolist()]
     features = oracle.indicators(50, 3, 0)
     beta = (result.coefficients - result.coefficients[0])[1:].numpy()
-    assert_close(result.log_likelihood, oracle.log_likelihood(rows, [sizes.tolist()] * 50, features)(beta), 1e-10)
+    assert_close(
+        result.log_likelihood,
+        oracle.log_likelihood(rows, [sizes.tolist()] * 50, features)(beta),
+        1e-10,
+    )
     mean, covariance = oracle.moments(sizes.tolist(), 7, result.coefficients.numpy())
     deviation = counts.numpy() - mean
-    assert_close(result.goodness_of_fit().statistic, (deviation @ np.linalg.pinv(covariance) * deviation).sum(), 1e-8)
+    assert_close(
+        result.goodness_of_fit().statistic,
+        (deviation @ np.linalg.pinv(covariance) * deviation).sum(),
+        1e-8,
+    )
 
 
 def test_very_many_rows_start_from_a_subsample(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -203,27 +246,39 @@ def test_progress_counts_every_row_of_a_pass() -> None:
 def test_tensors_arrays_lists_and_frames_are_read_alike() -> None:
     expected = fit(COUNTS, SIZES).coefficients
     names = ["a", "b", "c"]
-    frame = fit(pd.DataFrame(COUNTS, columns=names), pd.DataFrame(SIZES, columns=names), reference="b")
+    frame = fit(
+        pd.DataFrame(COUNTS, columns=names), pd.DataFrame(SIZES, columns=names), reference="b"
+    )
     assert frame.groups == frame.names == ("a", "b", "c")
     assert frame.reference == "b"
     assert_close(frame.coefficients, expected - expected[1], 1e-12)
-    assert_close(fit(np.array(COUNTS), torch.tensor(SIZES, dtype=torch.int32)).coefficients, expected, 1e-12)
+    assert_close(
+        fit(np.array(COUNTS), torch.tensor(SIZES, dtype=torch.int32)).coefficients, expected, 1e-12
+    )
     series = fit(pd.Series(SAVED, index=CLASSES), ABOARD)
     assert series.groups == tuple(CLASSES)
 
 
 def test_a_fit_runs_where_its_counts_are(device: torch.device) -> None:
     here = fit(torch.tensor(COUNTS), torch.tensor(SIZES), interval="profile")
-    there = fit(torch.tensor(COUNTS, device=device), torch.tensor(SIZES, device=device), interval="profile")
+    there = fit(
+        torch.tensor(COUNTS, device=device), torch.tensor(SIZES, device=device), interval="profile"
+    )
     assert there.coefficients.device.type == device.type
     for name in ("coefficients", "covariance", "lower", "upper", "expected", "p_values"):
         assert_close(getattr(there, name), getattr(here, name), 1e-9)
     assert there.summary() == here.summary()
     chain = [torch.tensor(values, device=device) for values in CHAIN]
     assert_close(fit(*chain).coefficients, fit(*CHAIN).coefficients, 1e-9)
-    assert_close(fit(*chain, penalty="firth").coefficients, fit(*CHAIN, penalty="firth").coefficients, 1e-7)
+    assert_close(
+        fit(*chain, penalty="firth").coefficients, fit(*CHAIN, penalty="firth").coefficients, 1e-7
+    )
     features = torch.randn(4, 4, 2)
-    assert_close(fit(*chain, covariates=features.to(device)).coefficients, fit(*CHAIN, covariates=features).coefficients, 1e-7)
+    assert_close(
+        fit(*chain, covariates=features.to(device)).coefficients,
+        fit(*CHAIN, covariates=features).coefficients,
+        1e-7,
+    )
 
 
 def test_an_urn_of_one_group_has_nothing_to_tell() -> None:
@@ -234,7 +289,8 @@ def test_an_urn_of_one_group_has_nothing_to_tell() -> None:
     assert "saturated" in result.summary()
 
 
-# --- intervals, penalties, tests --------------------------------------------------------------------------------------------------------
+# --- intervals, penalties, tests
+# --------------------------------------------------------------------------------------------------
 
 
 def test_profile_intervals_end_where_the_profile_has_fallen_by_half_a_quantile() -> None:
@@ -243,10 +299,16 @@ def test_profile_intervals_end_where_the_profile_has_fallen_by_half_a_quantile()
     target = float(result.log_likelihood) - norm.ppf(0.95) ** 2 / 2
     for j in range(2):
         middle, contrast = float(result.coefficients[j]), np.eye(2)[j]
-        assert_close(result.lower[j], oracle.profile_end(value, contrast, target, middle, middle - 5), 1e-6)
-        assert_close(result.upper[j], oracle.profile_end(value, contrast, target, middle, middle + 5), 1e-6)
+        assert_close(
+            result.lower[j], oracle.profile_end(value, contrast, target, middle, middle - 5), 1e-6
+        )
+        assert_close(
+            result.upper[j], oracle.profile_end(value, contrast, target, middle, middle + 5), 1e-6
+        )
     assert_close(result.lower[2], 0.0, 0)
-    for mine, other in zip(result.confidence_interval(0.9, "profile"), (result.lower, result.upper), strict=True):
+    for mine, other in zip(
+        result.confidence_interval(0.9, "profile"), (result.lower, result.upper), strict=True
+    ):
         assert_close(mine, other, 1e-12)
 
 
@@ -273,13 +335,18 @@ def test_a_ridge_pulls_the_centred_log_weights_together() -> None:
         ([[4, 0, 2]], [[4, 3, 5]]),
     ],
 )
-def test_firth_s_penalty_is_half_the_log_determinant_and_keeps_estimates_finite(counts: list[list[int]], sizes: list[list[int]]) -> None:
+def test_firth_s_penalty_is_half_the_log_determinant_and_keeps_estimates_finite(
+    counts: list[list[int]], sizes: list[list[int]]
+) -> None:
     groups = len(counts[0])
     features = oracle.indicators(len(counts), groups, groups - 1)
     plain = oracle.log_likelihood(counts, sizes, features)
     result = fit(counts, sizes, penalty="firth", reference=groups - 1, interval="profile")
     beta, _ = oracle.maximum(
-        lambda b: plain(b) + 0.5 * np.linalg.slogdet(oracle.information(counts, sizes, features, b))[1], np.zeros(groups - 1)
+        lambda b: (
+            plain(b) + 0.5 * np.linalg.slogdet(oracle.information(counts, sizes, features, b))[1]
+        ),
+        np.zeros(groups - 1),
     )
     assert bool(result.converged)
     assert_close(result.coefficients[:-1], beta, 1e-5)
@@ -290,7 +357,9 @@ def test_firth_s_penalty_is_half_the_log_determinant_and_keeps_estimates_finite(
 def test_likelihood_ratio_and_pearson_are_those_of_the_textbook() -> None:
     result = fit(COUNTS, SIZES)
     ratio, pearson = result.likelihood_ratio_test(), result.goodness_of_fit()
-    central = sum(oracle.row_log_prob(x, m, np.zeros(3)) for x, m in zip(COUNTS, SIZES, strict=True))
+    central = sum(
+        oracle.row_log_prob(x, m, np.zeros(3)) for x, m in zip(COUNTS, SIZES, strict=True)
+    )
     assert_close(ratio.statistic, 2 * (float(result.log_likelihood) - central), 1e-9)
     assert int(ratio.degrees_of_freedom) == 2
     assert_close(ratio.p_value, chi2.sf(float(ratio.statistic), 2), 1e-12)
@@ -313,7 +382,10 @@ def test_a_single_row_is_saturated() -> None:
     assert "saturated" in result.summary()
 
 
-@pytest.mark.parametrize(("correction", "theirs"), [("holm", "holm"), ("bonferroni", "bonferroni"), ("benjamini-hochberg", "fdr_bh")])
+@pytest.mark.parametrize(
+    ("correction", "theirs"),
+    [("holm", "holm"), ("bonferroni", "bonferroni"), ("benjamini-hochberg", "fdr_bh")],
+)
 def test_contrasts_compare_all_pairs_with_corrected_p_values(correction: str, theirs: str) -> None:
     result = fit(SAVED, ABOARD, groups=CLASSES)
     pairs = result.contrasts(correction)
@@ -323,10 +395,13 @@ def test_contrasts_compare_all_pairs_with_corrected_p_values(correction: str, th
     assert_close(pairs.estimate[2], relative.coefficients[0], 1e-12)
     assert_close(pairs.standard_error[2], relative.standard_errors[0], 1e-12)
     assert_close(pairs.p_value, 2 * norm.sf(pairs.z.abs().numpy()), 1e-14)
-    assert_close(pairs.adjusted_p_value, multipletests(pairs.p_value.numpy(), method=theirs)[1], 1e-14)
+    assert_close(
+        pairs.adjusted_p_value, multipletests(pairs.p_value.numpy(), method=theirs)[1], 1e-14
+    )
 
 
-# --- what people and programs read ------------------------------------------------------------------------------------------------------
+# --- what people and programs read
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -351,7 +426,9 @@ def test_a_frame_and_a_dictionary_hold_the_table() -> None:
     assert list(frame.columns) == ["estimate", "weight", "se", "lower", "upper", "z", "p"]
     np.testing.assert_allclose(frame["weight"], result.weights.numpy())
     np.testing.assert_allclose(np.log(frame["upper"]), result.upper.numpy())
-    data = json.loads(json.dumps(fit(*CHAIN, groups="abcd", reference="a").to_dict(), allow_nan=False))
+    data = json.loads(
+        json.dumps(fit(*CHAIN, groups="abcd", reference="a").to_dict(), allow_nan=False)
+    )
     assert data["coefficients"][2]["estimate"] == "-inf"
     assert data["coefficients"][0]["z"] is None
     assert data["goodness_of_fit"]["degrees_of_freedom"] >= 0
@@ -366,31 +443,62 @@ def test_the_fitted_urn_draws_and_predicts() -> None:
         fit(*CHAIN, reference=3).predict([2, 2, 2, 2], 3)
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------------------------
+# --- bad input
+# --------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "shapes": ({"counts": [[1, 2]], "group_sizes": [[3, 3, 3]]}, r"shapes do not broadcast: counts \(1, 2\), group_sizes \(1, 3\)"),
+    "shapes": (
+        {"counts": [[1, 2]], "group_sizes": [[3, 3, 3]]},
+        r"shapes do not broadcast: counts \(1, 2\), group_sizes \(1, 3\)",
+    ),
     "no-groups": ({"counts": 3, "group_sizes": 4}, "last dimension of groups"),
-    "more-than-there-are": ({"counts": [[1, 2, 1], [1, 7, 1]]}, r"counts in row 1, group '2' is 7, but only 4 balls were in the urn"),
-    "negative": ({"counts": [[1, 2, -1], [1, 1, 1]]}, r"counts in row 0, group '3' is -1, but a count must be an integer"),
+    "more-than-there-are": (
+        {"counts": [[1, 2, 1], [1, 7, 1]]},
+        r"counts in row 1, group '2' is 7, but only 4 balls were in the urn",
+    ),
+    "negative": (
+        {"counts": [[1, 2, -1], [1, 1, 1]]},
+        r"counts in row 0, group '3' is -1, but a count must be an integer",
+    ),
     "fraction": ({"group_sizes": [4, 4.5, 4]}, r"group_sizes in row 0, group '2' is 4.5"),
     "nan": ({"group_sizes": [4, NAN, 4]}, r"group_sizes in row 0, group '2' is nan"),
-    "nothing-drawn": ({"counts": [[1, 2, 1], [0, 0, 0]]}, r"the sum of counts in row 1 is 0, but a row in which nothing was drawn"),
+    "nothing-drawn": (
+        {"counts": [[1, 2, 1], [0, 0, 0]]},
+        r"the sum of counts in row 1 is 0, but a row in which nothing was drawn",
+    ),
     "in-a-batch": ({"counts": [[[1, 1, 1]], [[1, 5, 1]]]}, r"data set 1, row 0, group '2' is 5"),
-    "unknown-reference": ({"reference": "x"}, r"reference 'x' is not a group; the groups are 1, 2, 3"),
+    "unknown-reference": (
+        {"reference": "x"},
+        r"reference 'x' is not a group; the groups are 1, 2, 3",
+    ),
     "reference-index": ({"reference": 3}, r"reference 3 is not a group"),
     "level": ({"level": 95}, r"level is 95, but must lie between 0 and 1"),
-    "interval": ({"interval": "bayes"}, r"interval is 'bayes', but must be one of 'wald', 'profile'"),
+    "interval": (
+        {"interval": "bayes"},
+        r"interval is 'bayes', but must be one of 'wald', 'profile'",
+    ),
     "model": ({"model": "polya"}, r"model is 'polya', but must be one of 'fisher', 'wallenius'"),
-    "penalty": ({"penalty": "lasso"}, r"penalty is 'lasso', but must be one of None, 'ridge', 'firth'"),
+    "penalty": (
+        {"penalty": "lasso"},
+        r"penalty is 'lasso', but must be one of None, 'ridge', 'firth'",
+    ),
     "ridge": ({"penalty": "ridge", "ridge": 0}, r"ridge is 0, but must be a finite number above 0"),
-    "negative-frequency": ({"frequencies": [1, -2]}, r"frequencies in row 1 is -2, but a frequency must be an integer from 0 to 2\^53"),
+    "negative-frequency": (
+        {"frequencies": [1, -2]},
+        r"frequencies in row 1 is -2, but a frequency must be an integer from 0 to 2\^53",
+    ),
     "frequency-shape": ({"frequencies": [1, 2, 3]}, r"frequencies"),
     "no-frequency": ({"frequencies": [0, 0]}, r"frequencies are all zero"),
-    "names-of-groups": ({"groups": ["a", "b"]}, r"groups has 2 names, but counts and group_sizes have 3 groups"),
+    "names-of-groups": (
+        {"groups": ["a", "b"]},
+        r"groups has 2 names, but counts and group_sizes have 3 groups",
+    ),
     "names-twice": ({"groups": ["a", "b", "a"]}, r"'a' occurs twice"),
     "names-without-covariates": ({"names": ["z"]}, r"there are none"),
-    "absent-reference": ({"counts": [[1, 0, 1]], "group_sizes": [[2, 0, 2]], "reference": 1}, r"reference '2' has no ball in any row"),
+    "absent-reference": (
+        {"counts": [[1, 0, 1]], "group_sizes": [[2, 0, 2]], "reference": 1},
+        r"reference '2' has no ball in any row",
+    ),
     "firth-and-wallenius": ({"penalty": "firth", "model": "wallenius"}, r"needs model \"fisher\""),
 }
 

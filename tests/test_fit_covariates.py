@@ -1,4 +1,6 @@
-"""Fits with covariates: conditional logistic regression by another name, so statsmodels and brute force are the oracles."""
+"""Fits with covariates: conditional logistic regression by another name, so statsmodels and brute
+force are the oracles.
+"""
 
 from __future__ import annotations
 
@@ -16,9 +18,9 @@ from scipy.special import gammaln, logsumexp
 from scipy.stats import norm
 from statsmodels.discrete.conditional_models import ConditionalLogit
 
-import fit_oracles as oracle
 from diffurn.inference import fit, interactions
-from fit_oracles import assert_close
+from support import fit_oracles as oracle
+from support.fit_oracles import assert_close
 
 INF = math.inf
 # UC Berkeley, 1973, departments A to F: applicants and admitted, men and women (Bickel et al. 1975)
@@ -26,7 +28,9 @@ APPLIED = [[825, 108], [560, 25], [325, 593], [417, 375], [191, 393], [373, 341]
 ADMITTED = [[512, 89], [353, 17], [120, 202], [138, 131], [53, 94], [22, 24]]
 
 
-def conditional_logit(counts: np.ndarray, sizes: np.ndarray, features: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+def conditional_logit(
+    counts: np.ndarray, sizes: np.ndarray, features: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
     """Coefficients and standard errors by statsmodels, from one record per ball."""
     drawn, exposure, stratum = [], [], []
     for row, (x, m, z) in enumerate(zip(counts, sizes, features, strict=True)):
@@ -35,18 +39,27 @@ def conditional_logit(counts: np.ndarray, sizes: np.ndarray, features: np.ndarra
             exposure += [z[j]] * int(m[j])
             stratum += [row] * int(m[j])
     model = ConditionalLogit(np.array(drawn), np.array(exposure), groups=np.array(stratum))
-    beta = root(model.score, np.zeros(features.shape[-1]), tol=1e-12).x  # its own optimiser stops at 1e-4
+    beta = root(
+        model.score, np.zeros(features.shape[-1]), tol=1e-12
+    ).x  # its own optimiser stops at 1e-4
     return beta, np.sqrt(np.diag(np.linalg.inv(-model.hessian(beta))))
 
 
 def test_the_common_odds_ratio_of_berkeley_is_the_conditional_one() -> None:
-    # statsmodels sums over subsets too slowly for strata of 900; the conditional likelihood of a 2 × 2 table is one sum
+    # statsmodels sums over subsets too slowly for strata of 900; the conditional likelihood of a 2
+    # × 2 table is one sum
     def slopes(log_odds: float) -> tuple[float, float]:
         score = information = 0.0
         for (m1, m2), (x, y) in zip(APPLIED, ADMITTED, strict=True):
             n = x + y
             k = np.arange(max(0, n - m2), min(m1, n) + 1)
-            logs = -gammaln(k + 1) - gammaln(m1 - k + 1) - gammaln(n - k + 1) - gammaln(m2 - n + k + 1) + k * log_odds
+            logs = (
+                -gammaln(k + 1)
+                - gammaln(m1 - k + 1)
+                - gammaln(n - k + 1)
+                - gammaln(m2 - n + k + 1)
+                + k * log_odds
+            )
             p = np.exp(logs - logsumexp(logs))
             score += x - p @ k
             information += p @ k**2 - (p @ k) ** 2
@@ -99,13 +112,20 @@ def test_indicators_of_groups_are_the_plain_model() -> None:
         assert_close(getattr(same, name), getattr(plain, name)[:2], 1e-8)
     assert_close(same.log_likelihood, plain.log_likelihood, 1e-10)
     firth = fit(counts, sizes, covariates=np.eye(3)[:, :2], penalty="firth")
-    assert_close(firth.coefficients, fit(counts, sizes, reference=2, penalty="firth").coefficients[:2], 1e-7)
+    assert_close(
+        firth.coefficients, fit(counts, sizes, reference=2, penalty="firth").coefficients[:2], 1e-7
+    )
 
 
 def test_features_of_rows_act_through_the_groups() -> None:
     years = np.array([[0.0], [1.0], [2.0], [3.0]])
-    counts, sizes = [[5, 3, 2], [5, 4, 3], [4, 6, 2], [3, 5, 5]], [[9, 8, 7], [9, 9, 8], [8, 9, 7], [7, 8, 9]]
-    features, names = interactions(pd.DataFrame(years, columns=["year"]), ["a", "b", "c"], reference="b")
+    counts, sizes = (
+        [[5, 3, 2], [5, 4, 3], [4, 6, 2], [3, 5, 5]],
+        [[9, 8, 7], [9, 9, 8], [8, 9, 7], [7, 8, 9]],
+    )
+    features, names = interactions(
+        pd.DataFrame(years, columns=["year"]), ["a", "b", "c"], reference="b"
+    )
     assert names == ("a", "a:year", "c", "c:year")
     result = fit(counts, sizes, covariates=features, names=names)
     by_hand = np.zeros((4, 3, 4))
@@ -115,19 +135,25 @@ def test_features_of_rows_act_through_the_groups() -> None:
     assert_close(result.coefficients, beta, 1e-5)
     assert_close(result.log_likelihood, value, 1e-9)
     assert_close(
-        result.predict(sizes[1], sum(counts[1]), features[1]), oracle.moments(sizes[1], sum(counts[1]), by_hand[1] @ beta)[0], 1e-4
+        result.predict(sizes[1], sum(counts[1]), features[1]),
+        oracle.moments(sizes[1], sum(counts[1]), by_hand[1] @ beta)[0],
+        1e-4,
     )
 
 
 def test_what_can_be_fitted_can_be_predicted_from_data_frames() -> None:
     frame = pd.DataFrame({"price": [1.0, 0.0, 2.0]}, index=["a", "b", "c"])
     result = fit([[1, 2, 1], [1, 1, 1]], [4, 4, 4], covariates=frame, groups=["a", "b", "c"])
-    assert_close(result.predict([4, 4, 4], 5, frame), result.predict([4, 4, 4], 5, frame.to_numpy()), 0)
+    assert_close(
+        result.predict([4, 4, 4], 5, frame), result.predict([4, 4, 4], 5, frame.to_numpy()), 0
+    )
 
 
 def test_a_batch_of_data_sets_with_features_gives_what_each_gives_alone() -> None:
     sizes, features = torch.randint(2, 9, (6, 3)), torch.randn(6, 3, 2)
-    counts = torch.stack([torch.minimum(torch.randint(1, 9, (6, 3)), sizes) for _ in range(4)]).reshape(2, 2, 6, 3)
+    counts = torch.stack(
+        [torch.minimum(torch.randint(1, 9, (6, 3)), sizes) for _ in range(4)]
+    ).reshape(2, 2, 6, 3)
     batch = fit(counts, sizes, covariates=features, interval="profile")
     assert batch.coefficients.shape == (2, 2, 2)
     alone = fit(counts[1, 0], sizes, covariates=features, interval="profile")
@@ -135,7 +161,8 @@ def test_a_batch_of_data_sets_with_features_gives_what_each_gives_alone() -> Non
         assert_close(getattr(batch[1, 0], name), getattr(alone, name), 1e-9)
 
 
-# --- precision --------------------------------------------------------------------------------------------------------------------------
+# --- precision
+# --------------------------------------------------------------------------------------------------
 
 DATES = [[20240115], [20240117], [20240118]]
 DATED = ([[3, 2, 1], [2, 3, 4], [1, 2, 5]], [[5, 9, 7]] * 3)
@@ -159,7 +186,9 @@ def test_dates_are_not_rounded_whatever_holds_them(container: str) -> None:
     beta, value = oracle.maximum(oracle.log_likelihood(counts, sizes, features), np.zeros(1))
     result = fit(counts, sizes, covariates=CONTAINERS[container])
     assert_close(result.coefficients, beta, 1e-7)
-    assert_close(result.standard_errors, oracle.information(counts, sizes, features, beta)[0] ** -0.5, 1e-7)
+    assert_close(
+        result.standard_errors, oracle.information(counts, sizes, features, beta)[0] ** -0.5, 1e-7
+    )
     assert_close(result.log_likelihood, value, 1e-10)
     assert bool(result.converged)
     expected = oracle.moments(sizes[0], 6, features[0] @ beta)[0]
@@ -167,13 +196,25 @@ def test_dates_are_not_rounded_whatever_holds_them(container: str) -> None:
 
 
 @pytest.mark.parametrize("offset", [2e7, 1.7e12])
-@pytest.mark.parametrize(("model", "penalty"), [("fisher", None), ("fisher", "ridge"), ("fisher", "firth"), ("wallenius", None)])
-def test_an_offset_of_a_whole_row_changes_nothing(model: str, penalty: str | None, offset: float) -> None:
+@pytest.mark.parametrize(
+    ("model", "penalty"),
+    [("fisher", None), ("fisher", "ridge"), ("fisher", "firth"), ("wallenius", None)],
+)
+def test_an_offset_of_a_whole_row_changes_nothing(
+    model: str, penalty: str | None, offset: float
+) -> None:
     random = np.random.default_rng(11)
     features = np.round(random.standard_normal((4, 3, 2)), 1)
     features = np.ldexp(np.round(np.ldexp(features, 8)), -8)  # such that adding an offset is exact
     plain, moved = (
-        fit(oracle.COUNTS, oracle.SIZES, covariates=z, model=model, penalty=penalty, interval="profile")
+        fit(
+            oracle.COUNTS,
+            oracle.SIZES,
+            covariates=z,
+            model=model,
+            penalty=penalty,
+            interval="profile",
+        )
         for z in (features, features + offset * np.arange(1, 5)[:, None, None])
     )
     for name in ("coefficients", "covariance", "lower", "upper", "log_likelihood", "expected"):
@@ -182,19 +223,28 @@ def test_an_offset_of_a_whole_row_changes_nothing(model: str, penalty: str | Non
 
 def test_separation_is_seen_beside_a_large_offset() -> None:
     features = np.array([[[1.0], [0.0]], [[0.5], [2.0]], [[3.0], [2.5]]]) + 1e9
-    assert_close(fit([[1, 0], [0, 1], [1, 0]], [[1, 1]] * 3, covariates=features).coefficients, [INF], 0)
+    assert_close(
+        fit([[1, 0], [0, 1], [1, 0]], [[1, 1]] * 3, covariates=features).coefficients, [INF], 0
+    )
 
 
 @pytest.mark.parametrize("placeholder", [0.0, -999.0, 1e300])
 def test_features_of_absent_groups_do_not_matter(placeholder: float) -> None:
-    features = np.array([[[1.0], [2.0], [placeholder]], [[3.0], [1.0], [placeholder]], [[1.0], [1.5], [placeholder]]])
+    features = np.array(
+        [
+            [[1.0], [2.0], [placeholder]],
+            [[3.0], [1.0], [placeholder]],
+            [[1.0], [1.5], [placeholder]],
+        ]
+    )
     result = fit([[1, 2, 0], [3, 1, 0], [2, 2, 0]], [[4, 5, 0]] * 3, covariates=features)
     without = fit([[1, 2], [3, 1], [2, 2]], [[4, 5]] * 3, covariates=features[:, :2])
     assert_close(result.coefficients, without.coefficients, 1e-12)
     assert_close(result.log_likelihood, without.log_likelihood, 1e-12)
 
 
-# --- separation -------------------------------------------------------------------------------------------------------------------------
+# --- separation
+# --------------------------------------------------------------------------------------------------
 
 
 def test_complete_separation_is_reported_as_infinite() -> None:
@@ -233,18 +283,31 @@ def test_partial_separation_leaves_the_other_coefficients_alone() -> None:
     assert_close(result.log_likelihood, reduced.log_likelihood, 1e-9)
     value = oracle.log_likelihood(counts, sizes, features)
     target = float(result.log_likelihood) - norm.ppf(0.975) ** 2 / 2
-    assert_close(result.upper[0], oracle.profile_end(value, np.array([1.0, 0.0]), target, -15.0, 5.0), 1e-6)
+    assert_close(
+        result.upper[0], oracle.profile_end(value, np.array([1.0, 0.0]), target, -15.0, 5.0), 1e-6
+    )
 
 
 def test_a_coefficient_on_which_nothing_depends_in_the_limit_is_nan() -> None:
     # the first feature alone separates, so whatever the second does is as good
-    features = np.array([[[2.0, 1.0], [1.0, 0.0], [0.0, 0.0]], [[0.0, 0.0], [2.0, 1.0], [1.0, 0.0]], [[2.0, 1.0], [1.0, 0.0], [3.0, 0.0]]])
+    features = np.array(
+        [
+            [[2.0, 1.0], [1.0, 0.0], [0.0, 0.0]],
+            [[0.0, 0.0], [2.0, 1.0], [1.0, 0.0]],
+            [[2.0, 1.0], [1.0, 0.0], [3.0, 0.0]],
+        ]
+    )
     counts, sizes = [[1, 0, 0], [0, 1, 0], [1, 0, 1]], [[1, 1, 1]] * 3
     result = fit(counts, sizes, covariates=features)
     assert_close(result.coefficients, [INF, math.nan], 0)
     value = oracle.log_likelihood(counts, sizes, features)
     target = float(result.log_likelihood) - norm.ppf(0.975) ** 2 / 2
-    end = brentq(lambda b: max(value(np.array([b, other])) for other in np.linspace(-10, 40, 2501)) - target, -5, 5, xtol=1e-12)
+    end = brentq(
+        lambda b: max(value(np.array([b, other])) for other in np.linspace(-10, 40, 2501)) - target,
+        -5,
+        5,
+        xtol=1e-12,
+    )
     assert_close(result.lower[0], end, 1e-4)
 
 
@@ -255,24 +318,41 @@ def tables_with_features(draw: st.DrawFn) -> tuple[list[list[int]], list[list[in
     counts = [[draw(st.integers(0, m)) for m in row] for row in sizes]
     for x in counts:
         x[0] = max(x[0], 1 if not any(x) else 0)
-    features = np.array([[[draw(st.integers(-3, 3)) for _ in range(2)] for _ in range(groups)] for _ in range(rows)], dtype=float)
+    features = np.array(
+        [
+            [[draw(st.integers(-3, 3)) for _ in range(2)] for _ in range(groups)]
+            for _ in range(rows)
+        ],
+        dtype=float,
+    )
     return counts, sizes, features
 
 
 def separated(counts: oracle.Rows, sizes: oracle.Rows, features: np.ndarray) -> bool:
-    """Whether some direction of β has no row with an outcome better than the observed one, by linear programming."""
+    """Whether some direction of β has no row with an outcome better than the observed one, by
+    linear programming.
+    """
     differences = np.concatenate(
-        [(oracle.support(tuple(m), sum(x)) - np.array(x, dtype=float)) @ z for x, m, z in zip(counts, sizes, features, strict=True)]
+        [
+            (oracle.support(tuple(m), sum(x)) - np.array(x, dtype=float)) @ z
+            for x, m, z in zip(counts, sizes, features, strict=True)
+        ]
     )
-    solution = oracle.linprog(differences.sum(0), A_ub=differences, b_ub=np.zeros(len(differences)), bounds=(-1, 1))
+    solution = oracle.linprog(
+        differences.sum(0), A_ub=differences, b_ub=np.zeros(len(differences)), bounds=(-1, 1)
+    )
     return -solution.fun > 1e-6
 
 
 @settings(max_examples=50)
 @given(tables_with_features())
-def test_an_estimate_is_finite_exactly_where_linear_programming_finds_no_separation(table: Any) -> None:
+def test_an_estimate_is_finite_exactly_where_linear_programming_finds_no_separation(
+    table: Any,
+) -> None:
     counts, sizes, features = table
-    centred = [z - z.mean(0) for z, x, m in zip(features, counts, sizes, strict=True) if sum(x) < sum(m)]
+    centred = [
+        z - z.mean(0) for z, x, m in zip(features, counts, sizes, strict=True) if sum(x) < sum(m)
+    ]
     if not centred or np.linalg.matrix_rank(np.concatenate(centred)) < 2:
         with pytest.raises(ValueError, match="covariates column"):
             fit(counts, sizes, covariates=features)
@@ -282,16 +362,29 @@ def test_an_estimate_is_finite_exactly_where_linear_programming_finds_no_separat
     assert finite != separated(counts, sizes, features)
     if finite:
         beta = result.coefficients.numpy()
-        score = sum(z.T @ (np.array(x) - oracle.moments(m, sum(x), z @ beta)[0]) for x, m, z in zip(counts, sizes, features, strict=True))
+        score = sum(
+            z.T @ (np.array(x) - oracle.moments(m, sum(x), z @ beta)[0])
+            for x, m, z in zip(counts, sizes, features, strict=True)
+        )
         np.testing.assert_allclose(score, 0, atol=1e-7)
 
 
-# --- bad input --------------------------------------------------------------------------------------------------------------------------
+# --- bad input
+# --------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "constant": ({"covariates": np.ones((3, 1)), "names": ["one"]}, "column 'one' has one value for all groups of a row"),
-    "constant-in-rows": ({"covariates": np.broadcast_to(np.arange(2.0)[:, None, None], (2, 3, 1))}, "column 'z1' has one value"),
-    "collinear": ({"covariates": [[1.0, 2.0], [0.0, 0.0], [2.0, 4.0]]}, "column 'z2' is, up to rounding, a linear"),
+    "constant": (
+        {"covariates": np.ones((3, 1)), "names": ["one"]},
+        "column 'one' has one value for all groups of a row",
+    ),
+    "constant-in-rows": (
+        {"covariates": np.broadcast_to(np.arange(2.0)[:, None, None], (2, 3, 1))},
+        "column 'z1' has one value",
+    ),
+    "collinear": (
+        {"covariates": [[1.0, 2.0], [0.0, 0.0], [2.0, 4.0]]},
+        "column 'z2' is, up to rounding, a linear",
+    ),
     "collinear-given-the-row": (
         {"covariates": [[1.0, 0, 0], [0, 1.0, 0], [0, 0, 1.0]]},
         "column 'z3' is, up to rounding, a linear",
@@ -300,12 +393,21 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         {"covariates": interactions([[20240115], [20240117]], ["a", "b", "c"])[0]},
         "column 'z2' is, up to rounding, .* subtract a typical one from all",
     ),
-    "words": ({"covariates": [["young"], ["old"], ["old"]]}, "covariates cannot be read as real numbers"),
+    "words": (
+        {"covariates": [["young"], ["old"], ["old"]]},
+        "covariates cannot be read as real numbers",
+    ),
     "shape": ({"covariates": np.ones((4, 1))}, r"covariates has shape \(4, 1\), but must be"),
     "rows": ({"covariates": np.ones((5, 3, 1))}, r"covariates has shape \(5, 3, 1\), but must be"),
-    "features-of-rows": ({"covariates": np.ones((2, 1))}, "go through diffurn.inference.interactions"),
+    "features-of-rows": (
+        {"covariates": np.ones((2, 1))},
+        "go through diffurn.inference.interactions",
+    ),
     "nan": ({"covariates": [[1.0], [math.nan], [0.0]]}, r"covariates at index \(1, 0\) is nan"),
-    "names": ({"covariates": [[1.0], [0.0], [2.0]], "names": ["a", "b"]}, "names has 2 entries, but covariates has 1 columns"),
+    "names": (
+        {"covariates": [[1.0], [0.0], [2.0]], "names": ["a", "b"]},
+        "names has 2 entries, but covariates has 1 columns",
+    ),
     "reference": ({"covariates": [[1.0], [0.0], [2.0]], "reference": 0}, "leave it out"),
 }
 

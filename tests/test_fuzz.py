@@ -1,4 +1,6 @@
-"""A slice of ``make fuzz`` with fixed seeds: every family of hard urns under every set of checks; and whether the fuzzer finds failures."""
+"""A slice of ``make fuzz`` with fixed seeds: every family of hard urns under every set of checks;
+and whether the fuzzer finds failures.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,6 @@ import numpy as np
 import pytest
 import torch
 
-import oracles
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from fuzzing import jobs, moments, pool, probabilities
 from fuzzing.draws import check_draws
@@ -17,7 +18,8 @@ from fuzzing.jobs import KINDS
 from fuzzing.moments import check_mean
 from fuzzing.reference import Reference
 from fuzzing.trial import LIMITS, Trial, run_checks
-from urns import probe_counts
+from support import oracles
+from support.urns import probe_counts
 
 CPU = torch.device("cpu")
 # Batches and the urns of each: few, where they take long.
@@ -45,18 +47,23 @@ def one_thread() -> Iterator[None]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize(("kind", "family"), [(kind, family) for kind in SLICE for family in FAMILIES if KINDS[kind].has(family)])
+@pytest.mark.parametrize(
+    ("kind", "family"),
+    [(kind, family) for kind in SLICE for family in FAMILIES if KINDS[kind].has(family)],
+)
 def test_hard_urns_pass_every_check(kind: str, family: str, device: torch.device) -> None:
     chosen, (batches, rows) = KINDS[kind], SLICE[kind]
     for index in range(batches):
         batch = generate(family, 0, index, rows, *chosen.groups)
-        findings = run_checks(Trial(chosen.law, batch, device, requires_grad=chosen.requires_grad), chosen.checks)
+        findings = run_checks(
+            Trial(chosen.law, batch, device, requires_grad=chosen.requires_grad), chosen.checks
+        )
         assert not findings, "\n" + "\n".join(map(str, findings))
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # The fuzzer itself
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -64,7 +71,10 @@ def test_a_seed_gives_the_same_urns_again(family: str) -> None:
     first, again, other = generate(family, 3, 1), generate(family, 3, 1), generate(family, 4, 1)
     assert (first.group_sizes == again.group_sizes).all()
     assert (first.log_weights == again.log_weights).all()
-    assert first.group_sizes.shape != other.group_sizes.shape or not (first.log_weights == other.log_weights).all()
+    assert (
+        first.group_sizes.shape != other.group_sizes.shape
+        or not (first.log_weights == other.log_weights).all()
+    )
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -86,14 +96,18 @@ def test_the_reference_agrees_with_the_oracles(family: str) -> None:
         exact = np.array([float(oracles.log_prob(urn, x)) for x in counts.tolist()])
         trial = Trial("fisher", batch.take([row]), CPU)
         allowed = probabilities.allowed(trial, counts[None], exact[None])[0]
-        assert (np.abs(Reference(batch.take([row])).log_prob(counts[None])[0] - exact) <= 0.1 * allowed).all()
+        assert (
+            np.abs(Reference(batch.take([row])).log_prob(counts[None])[0] - exact) <= 0.1 * allowed
+        ).all()
         mean = np.array([float(value) for value in oracles.moments(urn).mean])
         assert (np.abs(reference.mean[row] - mean) <= 0.1 * moments.error_of_mean(trial)[0]).all()
 
 
 def test_a_mean_that_is_wrong_in_the_tenth_digit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     right = FisherHypergeometric.mean.fget
-    monkeypatch.setattr(FisherHypergeometric, "mean", property(lambda urn: right(urn) * (1 + 1e-10)))
+    monkeypatch.setattr(
+        FisherHypergeometric, "mean", property(lambda urn: right(urn) * (1 + 1e-10))
+    )
     findings = run_checks(Trial("fisher", generate("everyday", 0, 0, 20), CPU), [check_mean])
     assert "mean is right" in {finding.check for finding in findings}
     line = findings[0].examples[0].line
@@ -106,7 +120,9 @@ def test_a_single_bad_urn_in_a_batch_is_named(monkeypatch: pytest.MonkeyPatch) -
     culprit = batch.group_sizes[7].tolist()
 
     def log_prob(urn: WalleniusHypergeometric, value: torch.Tensor) -> torch.Tensor:
-        return torch.where((urn.group_sizes == torch.tensor(culprit)).all(-1), torch.nan, right(urn, value))
+        return torch.where(
+            (urn.group_sizes == torch.tensor(culprit)).all(-1), torch.nan, right(urn, value)
+        )
 
     monkeypatch.setattr(WalleniusHypergeometric, "log_prob", log_prob)
     (finding,) = run_checks(Trial("wallenius", batch, CPU), [probabilities.check_log_prob])
@@ -132,7 +148,11 @@ def test_draws_that_never_come_are_a_finding_not_the_end(monkeypatch: pytest.Mon
 
 def test_processes_that_hang_or_die_are_replaced() -> None:
     hangs, dies, fails = "__import__('time').sleep(600)", "__import__('os')._exit(3)", "1 / 0"
-    found = dict(pool.work_off(["1 + 1", hangs, dies, fails, "2 + 2"], eval, int, workers=1, limit=2.0, seconds=60.0))
+    found = dict(
+        pool.work_off(
+            ["1 + 1", hangs, dies, fails, "2 + 2"], eval, int, workers=1, limit=2.0, seconds=60.0
+        )
+    )
     assert (found["1 + 1"], found["2 + 2"]) == (2, 4)
     assert "killed" in found[hangs].reason
     assert "exit code 3" in found[dies].reason
@@ -145,4 +165,6 @@ def test_every_kind_and_family_is_in_the_schedule() -> None:
         seen.add((job.kind, job.family))
         if job.kind == "fisher" and job.index > 60:
             break
-    assert seen == {(kind, family) for kind in KINDS for family in FAMILIES if KINDS[kind].has(family)}
+    assert seen == {
+        (kind, family) for kind in KINDS for family in FAMILIES if KINDS[kind].has(family)
+    }

@@ -1,4 +1,6 @@
-"""Urns beside other packages: NumPy's arrays, torch's wrappers of distributions, Pyro's inference and Lightning's trainer."""
+"""Urns beside other packages: NumPy's arrays, torch's wrappers of distributions, Pyro's inference
+and Lightning's trainer.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,8 @@ every_law = pytest.mark.parametrize("law", LAWS, ids=lambda law: law.__name__)
 SIZES, DRAWS, WEIGHTS, COUNTS = [10, 7, 8], 9, [1.0, 2.0, 0.5], [4, 3, 2]
 
 
-# --- NumPy ------------------------------------------------------------------------------------------------------------------------------
+# --- NumPy
+# --------------------------------------------------------------------------------------------------
 
 
 def read_only(values: Any) -> np.ndarray:
@@ -36,7 +39,9 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
     "column of a matrix": lambda values: np.stack([values, values], -1)[:, 1],
     "reversed": lambda values: np.array(values[::-1])[::-1],
     "read-only": read_only,
-    "foreign byte order": lambda values: np.array(values).astype(np.array(values).dtype.newbyteorder()),
+    "foreign byte order": lambda values: np.array(values).astype(
+        np.array(values).dtype.newbyteorder()
+    ),
     "list of NumPy numbers": lambda values: list(np.array(values)),
 }
 
@@ -45,8 +50,14 @@ ARRAYS: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("kind", ARRAYS)
 def test_arrays_of_every_kind_go_in_and_come_out(kind: str, law: Any) -> None:
     array = ARRAYS[kind]
-    urn, plain = law(array(SIZES), np.int32(DRAWS), weights=array(WEIGHTS)), law(SIZES, DRAWS, weights=torch.tensor(WEIGHTS))
-    for actual, expected in ((urn.mean, plain.mean), (urn.log_prob(array(COUNTS)), plain.log_prob(COUNTS))):
+    urn, plain = (
+        law(array(SIZES), np.int32(DRAWS), weights=array(WEIGHTS)),
+        law(SIZES, DRAWS, weights=torch.tensor(WEIGHTS)),
+    )
+    for actual, expected in (
+        (urn.mean, plain.mean),
+        (urn.log_prob(array(COUNTS)), plain.log_prob(COUNTS)),
+    ):
         assert actual.numpy().dtype == np.float64
         np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-12)
     assert urn.sample((5,)).numpy().sum(-1).tolist() == [DRAWS] * 5
@@ -65,12 +76,18 @@ def test_values_and_fits_take_arrays_of_every_kind(kind: str) -> None:
 
 @every_law
 def test_arrays_of_parameters_broadcast_as_in_scipy(law: Any) -> None:
-    scipy_law = stats.nchypergeom_fisher if law is FisherHypergeometric else stats.nchypergeom_wallenius
+    scipy_law = (
+        stats.nchypergeom_fisher if law is FisherHypergeometric else stats.nchypergeom_wallenius
+    )
     odds, draws, counts = np.array([0.5, 1.0, 4.0]), np.array([[5], [9]]), np.array([2, 3, 4])
     urn = law([10, 7], draws, weights=np.stack([odds, np.ones(3)], -1))
     value = np.stack(np.broadcast_arrays(counts, draws - counts), -1)
-    np.testing.assert_allclose(urn.log_prob(value).exp().numpy(), scipy_law.pmf(counts, 17, 10, draws, odds), rtol=1e-7)
-    np.testing.assert_allclose(urn.mean[..., 0].numpy(), scipy_law.mean(17, 10, draws, odds), rtol=1e-7)
+    np.testing.assert_allclose(
+        urn.log_prob(value).exp().numpy(), scipy_law.pmf(counts, 17, 10, draws, odds), rtol=1e-7
+    )
+    np.testing.assert_allclose(
+        urn.mean[..., 0].numpy(), scipy_law.mean(17, 10, draws, odds), rtol=1e-7
+    )
 
 
 def test_the_dtype_of_an_array_of_weights_is_that_of_the_results() -> None:
@@ -81,23 +98,38 @@ def test_the_dtype_of_an_array_of_weights_is_that_of_the_results() -> None:
 
 def test_a_fit_takes_arrays_for_all_that_it_is_given() -> None:
     counts, sizes = np.array([COUNTS, [3, 4, 1]]), np.array([SIZES, SIZES])
-    plain = fit(counts.tolist(), sizes.tolist(), frequencies=[2, 3], groups=["a", "b", "c"], reference=1)
-    arrays = fit(counts, sizes, frequencies=np.array([2, 3]), groups=np.array(["a", "b", "c"]), reference=np.int64(1))
+    plain = fit(
+        counts.tolist(), sizes.tolist(), frequencies=[2, 3], groups=["a", "b", "c"], reference=1
+    )
+    arrays = fit(
+        counts,
+        sizes,
+        frequencies=np.array([2, 3]),
+        groups=np.array(["a", "b", "c"]),
+        reference=np.int64(1),
+    )
     assert arrays.groups == plain.groups
     assert arrays.reference == "b"
     np.testing.assert_array_equal(arrays.coefficients.numpy(), plain.coefficients.numpy())
-    np.testing.assert_array_equal(arrays.predict(np.array(SIZES), np.int64(5)).numpy(), plain.predict(SIZES, 5).numpy())
+    np.testing.assert_array_equal(
+        arrays.predict(np.array(SIZES), np.int64(5)).numpy(), plain.predict(SIZES, 5).numpy()
+    )
     features = np.array([[0.0], [1.0], [2.0]])[::-1]
     with_features = fit(counts, sizes, covariates=features).coefficients.numpy()
-    np.testing.assert_array_equal(with_features, fit(counts, sizes, covariates=features.tolist()).coefficients.numpy())
+    np.testing.assert_array_equal(
+        with_features, fit(counts, sizes, covariates=features.tolist()).coefficients.numpy()
+    )
 
 
 def test_an_exact_test_takes_arrays() -> None:
     table = np.array([[8, 2], [1, 5]])
-    assert exact_test(table[::-1]).p_value.numpy() == pytest.approx(stats.fisher_exact(table[::-1]).pvalue, rel=1e-12)
+    assert exact_test(table[::-1]).p_value.numpy() == pytest.approx(
+        stats.fisher_exact(table[::-1]).pvalue, rel=1e-12
+    )
 
 
-# --- torch's wrappers -------------------------------------------------------------------------------------------------------------------
+# --- torch's wrappers
+# --------------------------------------------------------------------------------------------------
 
 
 @every_law
@@ -123,22 +155,33 @@ def test_a_mixture_of_urns_is_what_its_outcomes_say(law: Any) -> None:
     torch.testing.assert_close(mixture.variance, p @ outcomes.square() - (p @ outcomes).square())
     counts = mixture.sample((2000,))
     assert bool(mixture.support.check(counts).all())
-    # each mean is about normal: beyond 5 standard errors once in 600,000 runs, and three are looked at
-    assert bool(((counts.mean(0) - mixture.mean).abs() < 5 * (mixture.variance / 2000).sqrt()).all())
+    # each mean is about normal: beyond 5 standard errors once in 600,000 runs, and three are looked
+    # at
+    assert bool(
+        ((counts.mean(0) - mixture.mean).abs() < 5 * (mixture.variance / 2000).sqrt()).all()
+    )
 
 
 @every_law
 def test_a_mixture_of_urns_is_learned_by_its_likelihood(law: Any) -> None:
     """The gradient is that of the mixture's probabilities, by finite differences."""
-    log_weights, logits = torch.tensor([[1.0, 0.0, -1.0], [-1.0, 0.5, 0.0]]), torch.tensor([0.2, -0.4])
+    log_weights, logits = (
+        torch.tensor([[1.0, 0.0, -1.0], [-1.0, 0.5, 0.0]]),
+        torch.tensor([0.2, -0.4]),
+    )
 
     def log_prob(log_weights: Tensor, logits: Tensor) -> Tensor:
-        return MixtureSameFamily(Categorical(logits=logits), law(SIZES, DRAWS, log_weights=log_weights)).log_prob(torch.tensor(COUNTS))
+        return MixtureSameFamily(
+            Categorical(logits=logits), law(SIZES, DRAWS, log_weights=log_weights)
+        ).log_prob(torch.tensor(COUNTS))
 
-    assert torch.autograd.gradcheck(log_prob, (log_weights.requires_grad_(), logits.requires_grad_()))
+    assert torch.autograd.gradcheck(
+        log_prob, (log_weights.requires_grad_(), logits.requires_grad_())
+    )
 
 
-# --- Pyro -------------------------------------------------------------------------------------------------------------------------------
+# --- Pyro
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +207,9 @@ def clean(pyro: Any) -> Any:
 @pytest.mark.usefixtures("clean")
 @pytest.mark.parametrize("name", ["FisherHypergeometric", "WalleniusHypergeometric"])
 class TestInPyro:
-    def test_shapes_follow_plates_and_events(self, name: str, pyro: Any, baskets: dict[str, Any]) -> None:
+    def test_shapes_follow_plates_and_events(
+        self, name: str, pyro: Any, baskets: dict[str, Any]
+    ) -> None:
         urn = baskets[name](SIZES, DRAWS, log_weights=torch.zeros(3))
 
         def model() -> None:
@@ -177,7 +222,10 @@ class TestInPyro:
 
         trace = pyro.poutine.trace(model).get_trace()
         trace.compute_log_prob()
-        shapes = {site: (trace.nodes[site]["value"].shape, trace.nodes[site]["log_prob"].shape) for site in trace.stochastic_nodes}
+        shapes = {
+            site: (trace.nodes[site]["value"].shape, trace.nodes[site]["log_prob"].shape)
+            for site in trace.stochastic_nodes
+        }
         assert shapes["one each"] == ((2, 4, 3), (2, 4))
         assert shapes["three at once"] == ((5, 3, 3), (5,))
         assert shapes["masked"] == ((3,), ())
@@ -185,26 +233,45 @@ class TestInPyro:
         assert float(trace.nodes["seen"]["log_prob"]) == float(urn.log_prob(COUNTS))
         assert type(urn.expand([5])) is baskets[name]
 
-    def test_the_mode_of_a_posterior_is_the_ridge_estimate(self, name: str, pyro: Any, baskets: dict[str, Any]) -> None:
-        """A normal prior on log ω is a ridge penalty: at its estimate, steps of a guide that is a point go nowhere."""
-        counts, sizes = torch.tensor([[4.0, 3, 2], [3, 5, 1], [1, 2, 3]]), torch.tensor([SIZES, [5, 6, 9], [4, 4, 4]])
+    def test_the_mode_of_a_posterior_is_the_ridge_estimate(
+        self, name: str, pyro: Any, baskets: dict[str, Any]
+    ) -> None:
+        """A normal prior on log ω is a ridge penalty: at its estimate, steps of a guide that is a
+        point go nowhere.
+        """
+        counts, sizes = (
+            torch.tensor([[4.0, 3, 2], [3, 5, 1], [1, 2, 3]]),
+            torch.tensor([SIZES, [5, 6, 9], [4, 4, 4]]),
+        )
         law = "fisher" if name.startswith("Fisher") else "wallenius"
         estimate = fit(counts, sizes, model=law, penalty="ridge", ridge=1.0).coefficients
 
         def model() -> None:
-            log_weights = pyro.sample("log_weights", pyro.distributions.Normal(torch.zeros(3), 1.0).to_event(1))
+            log_weights = pyro.sample(
+                "log_weights", pyro.distributions.Normal(torch.zeros(3), 1.0).to_event(1)
+            )
             with pyro.plate("rows", len(counts)):
-                pyro.sample("counts", baskets[name](sizes, counts.sum(-1), log_weights=log_weights), obs=counts)
+                pyro.sample(
+                    "counts",
+                    baskets[name](sizes, counts.sum(-1), log_weights=log_weights),
+                    obs=counts,
+                )
 
         start = pyro.infer.autoguide.init_to_value(values={"log_weights": estimate})
         guide = pyro.infer.autoguide.AutoDelta(model, init_loc_fn=start)
-        inference = pyro.infer.SVI(model, guide, pyro.optim.SGD({"lr": 0.1}), pyro.infer.Trace_ELBO())
+        inference = pyro.infer.SVI(
+            model, guide, pyro.optim.SGD({"lr": 0.1}), pyro.infer.Trace_ELBO()
+        )
         for _ in range(3):
             inference.step()
         torch.testing.assert_close(guide.median()["log_weights"], estimate, rtol=0, atol=1e-9)
 
-    def test_the_gradient_of_the_bound_is_that_of_all_outcomes(self, name: str, pyro: Any, baskets: dict[str, Any]) -> None:
-        """Without bias by the score function; by the covariance estimator (Fisher's urn alone) the bias is a few percent."""
+    def test_the_gradient_of_the_bound_is_that_of_all_outcomes(
+        self, name: str, pyro: Any, baskets: dict[str, Any]
+    ) -> None:
+        """Without bias by the score function; by the covariance estimator (Fisher's urn alone) the
+        bias is a few percent.
+        """
         law, seen, prices = baskets[name], torch.tensor(30.0), torch.tensor([1.0, 5.0, 10.0])
         log_weights = torch.tensor([0.3, -0.2, 0.5], requires_grad=True)
         normal, particles = pyro.distributions.Normal, 2000
@@ -214,31 +281,57 @@ class TestInPyro:
             pyro.sample("price", normal(counts @ prices, 4.0), obs=seen)
 
         def guide(reparametrised: bool) -> None:
-            pyro.sample("counts", law([6, 5, 4], 7, log_weights=log_weights).has_rsample_(reparametrised))
+            pyro.sample(
+                "counts", law([6, 5, 4], 7, log_weights=log_weights).has_rsample_(reparametrised)
+            )
 
         def loss_of(draws: Tensor) -> Tensor:
-            prior, own = law([6, 5, 4], 7, log_weights=torch.zeros(3)), law([6, 5, 4], 7, log_weights=log_weights)
-            return own.log_prob(draws) - prior.log_prob(draws) - normal(draws @ prices, 4.0).log_prob(seen)
+            prior, own = (
+                law([6, 5, 4], 7, log_weights=torch.zeros(3)),
+                law([6, 5, 4], 7, log_weights=log_weights),
+            )
+            return (
+                own.log_prob(draws)
+                - prior.log_prob(draws)
+                - normal(draws @ prices, 4.0).log_prob(seen)
+            )
 
         own = law([6, 5, 4], 7, log_weights=log_weights)
         outcomes = own.enumerate_support()
-        (exact,) = torch.autograd.grad(own.log_prob(outcomes).exp() @ loss_of(outcomes), log_weights)
-        elbo = pyro.infer.Trace_ELBO(num_particles=particles, vectorize_particles=True, max_plate_nesting=0)
-        (score,) = torch.autograd.grad(elbo.differentiable_loss(model, lambda: guide(False)), log_weights)
+        (exact,) = torch.autograd.grad(
+            own.log_prob(outcomes).exp() @ loss_of(outcomes), log_weights
+        )
+        elbo = pyro.infer.Trace_ELBO(
+            num_particles=particles, vectorize_particles=True, max_plate_nesting=0
+        )
+        (score,) = torch.autograd.grad(
+            elbo.differentiable_loss(model, lambda: guide(False)), log_weights
+        )
         # the variance of one draw's gradient, by listing the draws
-        slopes = torch.stack([torch.autograd.grad(own.log_prob(x), log_weights, retain_graph=True)[0] for x in outcomes])
+        slopes = torch.stack(
+            [
+                torch.autograd.grad(own.log_prob(x), log_weights, retain_graph=True)[0]
+                for x in outcomes
+            ]
+        )
         terms = slopes * (1 + loss_of(outcomes).detach()).unsqueeze(-1)
         p = own.log_prob(outcomes).exp().detach()
         errors = ((p @ terms.square() - (p @ terms).square()) / particles).sqrt()
         assert bool(((score - exact).abs() < 5 * errors).all())  # once in 600,000 runs each
-        assert law(SIZES, DRAWS, log_weights=torch.zeros(3)).has_rsample == name.startswith("Fisher")
+        assert law(SIZES, DRAWS, log_weights=torch.zeros(3)).has_rsample == name.startswith(
+            "Fisher"
+        )
         if name.startswith("Fisher"):
-            (through,) = torch.autograd.grad(elbo.differentiable_loss(model, lambda: guide(True)), log_weights)
+            (through,) = torch.autograd.grad(
+                elbo.differentiable_loss(model, lambda: guide(True)), log_weights
+            )
             assert float((through - exact).norm() / exact.norm()) < 0.15
 
 
 @pytest.mark.usefixtures("clean")
-def test_the_example_with_an_urn_in_model_and_guide_comes_close_to_the_best_bound(baskets: dict[str, Any]) -> None:
+def test_the_example_with_an_urn_in_model_and_guide_comes_close_to_the_best_bound(
+    baskets: dict[str, Any],
+) -> None:
     prices = torch.tensor([20.0, 40.0])
     learned = baskets["train"](prices, steps=150, particles=50)
     bound, evidence = baskets["exact_bound"](prices, learned)
@@ -257,12 +350,17 @@ def test_the_example_with_an_urn_in_model_and_guide_comes_close_to_the_best_boun
     assert bool((highest - bound < 0.1).all())
 
 
-# --- Lightning --------------------------------------------------------------------------------------------------------------------------
+# --- Lightning
+# --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings(r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated")  # Lightning asks torch so
+@pytest.mark.filterwarnings(
+    r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated"
+)  # Lightning asks torch so
 def test_a_trainer_learns_the_importances_of_the_lightning_example() -> None:
-    pytest.importorskip("pytorch_lightning", reason="Lightning is not installed: pip install pytorch-lightning")
+    pytest.importorskip(
+        "pytorch_lightning", reason="Lightning is not installed: pip install pytorch-lightning"
+    )
     torch.set_default_dtype(torch.float32)
     example = runpy.run_path(str(EXAMPLES / "lightning_module.py"))
     learned = example["train"](epochs=3, baskets=8000, batch=200).importance

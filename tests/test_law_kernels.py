@@ -1,4 +1,6 @@
-"""Triton kernels for tilts, masses and moments: the same numbers as the plain path, and only where nobody differentiates them."""
+"""Triton kernels for tilts, masses and moments: the same numbers as the plain path, and only where
+nobody differentiates them.
+"""
 
 from __future__ import annotations
 
@@ -14,26 +16,35 @@ from scipy import stats
 from torch import Tensor
 from torch.func import jacfwd, vmap
 
-import oracles
 from diffurn import FisherHypergeometric
-from diffurn.exact import binomial, law, tilt
-from diffurn.exact import kernels as dispatch
-from diffurn.exact.small import SmallUrn, pair
-from urns import NEVER, URNS, Urn, by_name
+from diffurn._fisher import moments as law
+from diffurn._fisher import pair, tilt
+from diffurn._fisher.tabulated import SmallUrn
+from diffurn._kernels import dispatch
+from diffurn._numerics import binomial
+from support import oracles
+from support.urns import NEVER, URNS, Urn, by_name
 
 pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (torch.cuda.is_available() or INTERPRETED):
-    pytest.skip("the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one", allow_module_level=True)
+    pytest.skip(
+        "the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one",
+        allow_module_level=True,
+    )
 
-from diffurn.exact import law_kernels as kernels  # noqa: E402 (without triton there is nothing to import)
-from diffurn.exact.small import pair_kernels  # noqa: E402
+from diffurn._kernels import fisher as kernels  # noqa: E402 (without triton there is nothing to import)
+from diffurn._kernels import pair as pair_kernels  # noqa: E402
 
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 pytestmark = [
     pytest.mark.needs("triton"),
-    pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning"),  # the interpreter's NumPy, on what is masked afterwards
-    pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"),
+    pytest.mark.filterwarnings(
+        "ignore:.*encountered in:RuntimeWarning"
+    ),  # the interpreter's NumPy, on what is masked afterwards
+    pytest.mark.filterwarnings(
+        r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"
+    ),
 ]
 
 # In the interpreter every row costs a tenth of a second.
@@ -55,8 +66,14 @@ TOLD = [
 
 def operands(urns: list[Urn]) -> tuple[Tensor, Tensor, Tensor]:
     """Log-weights, sizes and draws of urns with one number of groups."""
-    values = [urn.log_weights for urn in urns], [urn.group_sizes for urn in urns], [urn.draws for urn in urns]
-    log_weights, sizes, draws = (torch.tensor(value, dtype=torch.float64, device=DEVICE) for value in values)
+    values = (
+        [urn.log_weights for urn in urns],
+        [urn.group_sizes for urn in urns],
+        [urn.draws for urn in urns],
+    )
+    log_weights, sizes, draws = (
+        torch.tensor(value, dtype=torch.float64, device=DEVICE) for value in values
+    )
     return log_weights, sizes, draws
 
 
@@ -88,12 +105,20 @@ def assert_as_plain(urns: list[Urn]) -> None:
     log_weights, sizes, draws = operands(urns)
     wanted = plain("log_tilt", log_weights, sizes, draws)
     never = log_weights == -torch.inf
-    log_odds, sizes = torch.where(never, 0.0, log_weights + wanted.unsqueeze(-1)), torch.where(never, 0.0, sizes)
-    # Tilts move the mean of the sum by their variance; both stop when it is right to a small part of a standard deviation.
+    log_odds, sizes = (
+        torch.where(never, 0.0, log_weights + wanted.unsqueeze(-1)),
+        torch.where(never, 0.0, sizes),
+    )
+    # Tilts move the mean of the sum by their variance; both stop when it is right to a small part
+    # of a standard deviation.
     spread = (sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)).sum(-1)
     allowed = 1e-3 / spread.sqrt().clamp(min=0.5)
     assert_near(kernels.log_tilt(log_weights, sizes, draws), wanted, allowed)
-    assert_near(kernels.centring_tilt(log_odds, sizes, draws), plain("centring_tilt", log_odds, sizes, draws), allowed)
+    assert_near(
+        kernels.centring_tilt(log_odds, sizes, draws),
+        plain("centring_tilt", log_odds, sizes, draws),
+        allowed,
+    )
 
     urn = log_odds, sizes, draws
     wanted = plain("log_mass", *urn)
@@ -125,23 +150,40 @@ def test_numbers_of_all_urns_are_those_of_the_plain_path(groups: int) -> None:
 def test_groups_beyond_one_tile_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kernels, "MOST_GROUPS", {"tilt": 8, "quadrature": 4})
     spread = tuple(3.0 * ((7 * j) % 19) / 19 for j in range(19))
-    assert_as_plain([Urn("many", tuple(range(19)), 80, spread), Urn("gaps", (5, 0) * 9 + (2,), 30, tuple(20 * w for w in spread))])
+    assert_as_plain(
+        [
+            Urn("many", tuple(range(19)), 80, spread),
+            Urn("gaps", (5, 0) * 9 + (2,), 30, tuple(20 * w for w in spread)),
+        ]
+    )
 
 
 def test_hard_tilts_reach_half_a_ball_below_the_draws() -> None:
-    """Ties, and draws at the end of a group with much lighter ones behind it; none may be left after the steps that are made in haste."""
-    sizes = torch.tensor([[37925558.0] * 4, [1e7, 2e7, 7.0, 1e7], [445511339.0, 21.0, 2279886477.0, 930856.0]], device=DEVICE).double()
+    """Ties, and draws at the end of a group with much lighter ones behind it; none may be left
+    after the steps that are made in haste.
+    """
+    sizes = torch.tensor(
+        [[37925558.0] * 4, [1e7, 2e7, 7.0, 1e7], [445511339.0, 21.0, 2279886477.0, 930856.0]],
+        device=DEVICE,
+    ).double()
     draws = torch.tensor([75851116.0, 30000004.0, 2280817333.0], device=DEVICE).double()
-    log_weights = torch.tensor([[0.0] * 4, [0.0, 0.0, 0.0, -50.0], [0.0, -23.4, 70.1, 23.4]], device=DEVICE).double()
+    log_weights = torch.tensor(
+        [[0.0] * 4, [0.0, 0.0, 0.0, -50.0], [0.0, -23.4, 70.1, 23.4]], device=DEVICE
+    ).double()
     log_odds = log_weights + kernels.log_tilt(log_weights, sizes, draws).unsqueeze(-1)
     spread = (sizes * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)).sum(-1)
     assert (tilt.surplus(log_odds, sizes, draws - 0.5).abs() < 0.01 * spread.sqrt()).all()
 
 
 @pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # the interpreter's NumPy
-@pytest.mark.parametrize("function", ["log_tilt", "log_mass", "mean", "covariance_product", "variance"])
+@pytest.mark.parametrize(
+    "function", ["log_tilt", "log_mass", "mean", "covariance_product", "variance"]
+)
 def test_draws_of_nan_give_nan(function: str) -> None:
-    log_odds, sizes = torch.zeros(1, 3, dtype=torch.float64, device=DEVICE), torch.full((1, 3), 4.0, dtype=torch.float64, device=DEVICE)
+    log_odds, sizes = (
+        torch.zeros(1, 3, dtype=torch.float64, device=DEVICE),
+        torch.full((1, 3), 4.0, dtype=torch.float64, device=DEVICE),
+    )
     arguments = [log_odds, sizes, torch.full((1,), torch.nan, dtype=torch.float64, device=DEVICE)]
     arguments += [log_odds + 1] if function == "covariance_product" else []
     assert getattr(kernels, function)(*arguments).isnan().all()
@@ -155,7 +197,9 @@ def test_tilts_of_random_urns_reach_half_a_ball_below_the_draws() -> None:
     log_weights = 30 * torch.randn(40, 6, device=DEVICE)
     log_weights[::3, 1] = log_weights[::3, 2]  # equal weights
     log_odds = log_weights + kernels.log_tilt(log_weights, sizes, draws).unsqueeze(-1)
-    torch.testing.assert_close((sizes * torch.sigmoid(log_odds)).sum(-1), draws - 0.5, rtol=0, atol=1e-3)
+    torch.testing.assert_close(
+        (sizes * torch.sigmoid(log_odds)).sum(-1), draws - 0.5, rtol=0, atol=1e-3
+    )
 
 
 def test_shapes_broadcast() -> None:
@@ -164,17 +208,35 @@ def test_shapes_broadcast() -> None:
     many = torch.stack([draws, draws - 1])
     assert kernels.log_tilt(log_weights[0], sizes, many).shape == (2, 1)
     found = kernels.covariance_product(log_weights, sizes[0], many[:, 0], vectors)
-    assert_near(found, plain("covariance_product", log_weights.expand(3, 2, 4), sizes[0], many[:, 0], vectors), torch.tensor(1e-9))
+    assert_near(
+        found,
+        plain("covariance_product", log_weights.expand(3, 2, 4), sizes[0], many[:, 0], vectors),
+        torch.tensor(1e-9),
+    )
     assert kernels.mean(log_weights[:0], sizes, draws).shape == (0, 4)
     assert kernels.log_tilt(log_weights[:0], sizes, draws).shape == (0,)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Binomial masses
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 BINOMIAL_SIZES = [0, 1, 2, 5, 7, 8, 9, 15, 16, 17, 40, 200, 10**4, 10**6, 10**9, 10**12, 10**15]
-BINOMIAL_LOG_ODDS = [0.0, 1e-9, -0.3, 1.2, -4.0, 9.0, -17.0, 40.0, -300.0, 700.0, -700.0, 745.5, -2000.0]
+BINOMIAL_LOG_ODDS = [
+    0.0,
+    1e-9,
+    -0.3,
+    1.2,
+    -4.0,
+    9.0,
+    -17.0,
+    40.0,
+    -300.0,
+    700.0,
+    -700.0,
+    745.5,
+    -2000.0,
+]
 
 
 def log_binomial(x: float, size: int, log_odds: float) -> tuple[mpf, mpf]:
@@ -193,17 +255,36 @@ def binomial_cases() -> list[tuple[float, int, float]]:
             p = float(1 / (1 + mpmath.exp(-mpf(log_odds))))
             deviation = (size * p * (1 - p)) ** 0.5
             near = [size * p + steps * deviation for steps in (-8.0, -1.0, 0.0, 0.3, 2.0, 9.0)]
-            counts = {0.0, 1.0, 1e-310, 1e-9, 0.37, 3.3, 7.999, 8.001, size / 2, size - 1.0, float(size), *near, *map(round, near)}
+            counts = {
+                0.0,
+                1.0,
+                1e-310,
+                1e-9,
+                0.37,
+                3.3,
+                7.999,
+                8.001,
+                size / 2,
+                size - 1.0,
+                float(size),
+                *near,
+                *map(round, near),
+            }
             cases += [(float(x), size, log_odds) for x in sorted(counts) if 0 <= x <= size]
     return cases
 
 
 def as_columns(cases: list[tuple[float, int, float]]) -> list[Tensor]:
-    return [torch.tensor(column, dtype=torch.float64, device=DEVICE) for column in zip(*cases, strict=True)]
+    return [
+        torch.tensor(column, dtype=torch.float64, device=DEVICE)
+        for column in zip(*cases, strict=True)
+    ]
 
 
 def test_binomial_masses_agree_with_fifty_digits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two things are allowed that the plain path has too: p is rounded, which moves the mean, and so are logarithms, which meet counts."""
+    """Two things are allowed that the plain path has too: p is rounded, which moves the mean, and
+    so are logarithms, which meet counts.
+    """
     if INTERPRETED:
         monkeypatch.setitem(kernels.OF_BINOMIALS, "BLOCK", 1 << 12)
     cases = binomial_cases()
@@ -212,12 +293,22 @@ def test_binomial_masses_agree_with_fifty_digits(monkeypatch: pytest.MonkeyPatch
         for case, found in zip(cases, ours, strict=True):
             exact, mean = log_binomial(*case)
             x, size, _ = case
-            of_logarithms = [count for count, own in ((x, mean), (size - x, size - mean)) if abs(x - mean) > 0.1 * (count + own)]
-            allowed = 4e-15 * max(1, abs(exact)) + 4e-16 * abs(x - mean) + 2e-16 * math.log1p(size) * sum(of_logarithms)
+            of_logarithms = [
+                count
+                for count, own in ((x, mean), (size - x, size - mean))
+                if abs(x - mean) > 0.1 * (count + own)
+            ]
+            allowed = (
+                4e-15 * max(1, abs(exact))
+                + 4e-16 * abs(x - mean)
+                + 2e-16 * math.log1p(size) * sum(of_logarithms)
+            )
             assert abs(found - exact) <= allowed, case
 
 
-def test_binomial_masses_are_as_accurate_as_those_of_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binomial_masses_are_as_accurate_as_those_of_the_plain_path(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setitem(kernels.OF_BINOMIALS, "BLOCK", 1 << 9)
     for size in (6, 30, 10**3, 10**6, 10**9, 10**13):
         p = torch.rand(250).clamp(0.01, 0.99)
@@ -227,33 +318,69 @@ def test_binomial_masses_are_as_accurate_as_those_of_the_plain_path(monkeypatch:
         with mpmath.workdps(50):
             exact = [log_binomial(*case)[0] for case in cases]
             errors = [
-                max(float(abs(found - wanted) / max(1, abs(wanted))) for found, wanted in zip(values.tolist(), exact, strict=True))
-                for values in (kernels.binomial_log_pmf(*as_columns(cases)), plain("binomial_log_pmf", *as_columns(cases)))
+                max(
+                    float(abs(found - wanted) / max(1, abs(wanted)))
+                    for found, wanted in zip(values.tolist(), exact, strict=True)
+                )
+                for values in (
+                    kernels.binomial_log_pmf(*as_columns(cases)),
+                    plain("binomial_log_pmf", *as_columns(cases)),
+                )
             ]
         assert errors[0] <= max(4e-15, 2 * errors[1])
 
 
-def test_binomial_masses_outside_the_support_and_of_no_numbers_are_those_of_the_plain_path() -> None:
+def test_binomial_masses_outside_the_support_and_of_no_numbers_are_those_of_the_plain_path() -> (
+    None
+):
     nan, inf = torch.nan, torch.inf
     cases = [
         *((nan, 5, 0.0), (1, nan, 0.0), (1, 5, nan), (nan, 0, 700.0)),
-        *((-1, 5, 0.3), (-1e-300, 5, 0.3), (6, 5, -0.3), (5.001, 5, -0.3), (inf, 5, 0.3), (-inf, 5, 0.3), (1, 0, 2.0)),
-        *((0, 0, 3.0), (0, 0, -900.0), (0, 5, -inf), (5, 5, inf), (0, 5, inf), (5, 5, -inf), (2, 5, inf), (2, 5, -inf)),
+        *(
+            (-1, 5, 0.3),
+            (-1e-300, 5, 0.3),
+            (6, 5, -0.3),
+            (5.001, 5, -0.3),
+            (inf, 5, 0.3),
+            (-inf, 5, 0.3),
+            (1, 0, 2.0),
+        ),
+        *(
+            (0, 0, 3.0),
+            (0, 0, -900.0),
+            (0, 5, -inf),
+            (5, 5, inf),
+            (0, 5, inf),
+            (5, 5, -inf),
+            (2, 5, inf),
+            (2, 5, -inf),
+        ),
     ]
     wanted = plain("binomial_log_pmf", *as_columns(cases))
-    torch.testing.assert_close(kernels.binomial_log_pmf(*as_columns(cases)), wanted, rtol=0, atol=0, equal_nan=True)
+    torch.testing.assert_close(
+        kernels.binomial_log_pmf(*as_columns(cases)), wanted, rtol=0, atol=0, equal_nan=True
+    )
 
 
 def test_binomial_masses_of_operands_that_were_expanded() -> None:
-    x, size, log_odds = torch.randint(0, 9, (3, 1, 4)).double(), torch.tensor(8.0), torch.randn(5, 1)
+    x, size, log_odds = (
+        torch.randint(0, 9, (3, 1, 4)).double(),
+        torch.tensor(8.0),
+        torch.randn(5, 1),
+    )
     operands = [operand.to(DEVICE) for operand in torch.broadcast_tensors(x, size, log_odds)]
-    torch.testing.assert_close(kernels.binomial_log_pmf(*operands), plain("binomial_log_pmf", *operands), rtol=1e-14, atol=1e-14)
+    torch.testing.assert_close(
+        kernels.binomial_log_pmf(*operands),
+        plain("binomial_log_pmf", *operands),
+        rtol=1e-14,
+        atol=1e-14,
+    )
     assert kernels.binomial_log_pmf(*(operand[:0] for operand in operands)).shape == (0, 5, 4)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Who takes them
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture
@@ -266,7 +393,16 @@ def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
 def launched(monkeypatch: pytest.MonkeyPatch, on_cuda: None) -> list[str]:
     """The names of the kernels, as they are launched."""
     names: list[str] = []
-    for name in ("binomial_log_pmf", "log_tilt", "centring_tilt", "log_mass", "mean", "mean_shift", "covariance_product", "variance"):
+    for name in (
+        "binomial_log_pmf",
+        "log_tilt",
+        "centring_tilt",
+        "log_mass",
+        "mean",
+        "mean_shift",
+        "covariance_product",
+        "variance",
+    ):
         original = getattr(kernels, name)
 
         def recorded(*arguments: Tensor, original: object = original, name: str = name) -> Tensor:
@@ -290,7 +426,9 @@ SMALL_PAIRS = [
 
 
 @pytest.mark.parametrize("urn", SMALL_PAIRS, ids=str)
-def test_small_urns_of_two_groups_have_the_exact_slope_and_possible_draws(urn: Urn, on_cuda: None) -> None:
+def test_small_urns_of_two_groups_have_the_exact_slope_and_possible_draws(
+    urn: Urn, on_cuda: None
+) -> None:
     leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
     law = fisher(urn, leaf)._small(1)
     counts = law.rsample(20)
@@ -300,16 +438,30 @@ def test_small_urns_of_two_groups_have_the_exact_slope_and_possible_draws(urn: U
     (gradient,) = torch.autograd.grad((counts * vector).sum(), leaf, create_graph=True)
     (wanted,) = torch.autograd.grad((20 * law.law().mean() * vector).sum(), leaf, create_graph=True)
     torch.testing.assert_close(gradient, wanted, rtol=1e-12, atol=0.0)
-    operands = law.log_weights.detach(), law.constant("pair"), law.constant("falling"), vector.detach()
+    operands = (
+        law.log_weights.detach(),
+        law.constant("pair"),
+        law.constant("falling"),
+        vector.detach(),
+    )
     found = pair_kernels.covariance_product(*operands)
-    torch.testing.assert_close(found, pair.covariance_product.__wrapped__(*operands), rtol=1e-12, atol=0.0)
+    torch.testing.assert_close(
+        found, pair.covariance_product.__wrapped__(*operands), rtol=1e-12, atol=0.0
+    )
     if urn.largest_log_weight < 10:
-        again = [torch.autograd.grad(slope.square().sum(), leaf, retain_graph=True)[0] for slope in (gradient, wanted)]
+        again = [
+            torch.autograd.grad(slope.square().sum(), leaf, retain_graph=True)[0]
+            for slope in (gradient, wanted)
+        ]
         torch.testing.assert_close(*again, rtol=1e-10, atol=1e-10)
 
 
-def test_draws_of_small_urns_of_two_groups_follow_the_law(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Different urns in one batch; with a fresh seed the chi-square tests of the four fail once in ten thousand runs."""
+def test_draws_of_small_urns_of_two_groups_follow_the_law(
+    on_cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Different urns in one batch; with a fresh seed the chi-square tests of the four fail once in
+    ten thousand runs.
+    """
     monkeypatch.setattr(pair_kernels, "ENTRIES", 1 << 14 if INTERPRETED else pair_kernels.ENTRIES)
     sizes, draws, number = [[5, 7], [3, 9], [10, 2], [6, 6]], [6, 4, 3, 11], 20_000
     urn = FisherHypergeometric(sizes, draws, log_weights=torch.randn(4, 2, device=DEVICE))
@@ -326,7 +478,9 @@ def test_draws_of_small_urns_of_two_groups_follow_the_law(on_cuda: None, monkeyp
         assert stats.chi2.sf(float(statistic), int(likely.sum())) > 1e-4 / 4
 
 
-def test_a_training_step_with_a_small_urn_of_two_groups_makes_no_table(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_training_step_with_a_small_urn_of_two_groups_makes_no_table(
+    on_cuda: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(SmallUrn, "law", None)
     leaf = torch.randn(3, 2, 2, device=DEVICE, dtype=torch.float32, requires_grad=True)
     counts = FisherHypergeometric([5, 7], 6, log_weights=leaf).rsample((4,))
@@ -339,23 +493,36 @@ def test_a_training_step_with_a_small_urn_of_two_groups_makes_no_table(on_cuda: 
 
 
 def fisher(urn: Urn, log_weights: Tensor | None = None) -> FisherHypergeometric:
-    log_weights = torch.tensor(urn.log_weights, device=DEVICE) if log_weights is None else log_weights
+    log_weights = (
+        torch.tensor(urn.log_weights, device=DEVICE) if log_weights is None else log_weights
+    )
     return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
 
 
-@pytest.mark.parametrize("name", ["almost-sure-5x3-one-more", "never-drawn-first", "paper-200x3-odds-10", "extreme-two-groups"])
-def test_moments_agree_with_fifty_digits(name: str, launched: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["almost-sure-5x3-one-more", "never-drawn-first", "paper-200x3-odds-10", "extreme-two-groups"],
+)
+def test_moments_agree_with_fifty_digits(
+    name: str, launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     urn = by_name(name)
     monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
     exact, distribution = oracles.moments(urn), fisher(urn)
     mean = torch.tensor([float(value) for value in exact.mean], device=DEVICE)
     torch.testing.assert_close(distribution.mean, mean, rtol=1e-11, atol=0.0)
-    variance = torch.tensor([float(exact.covariance[j, j]) for j in range(urn.groups)], device=DEVICE)
-    torch.testing.assert_close(distribution.variance, variance, rtol=1e-9, atol=1e-9 * float(variance.max()))
+    variance = torch.tensor(
+        [float(exact.covariance[j, j]) for j in range(urn.groups)], device=DEVICE
+    )
+    torch.testing.assert_close(
+        distribution.variance, variance, rtol=1e-9, atol=1e-9 * float(variance.max())
+    )
     assert launched == ["log_tilt", "mean", "log_tilt", "variance", "centring_tilt"]
 
 
-def test_a_training_step_launches_one_tilt_forward_and_one_product_backward(launched: list[str]) -> None:
+def test_a_training_step_launches_one_tilt_forward_and_one_product_backward(
+    launched: list[str],
+) -> None:
     urn = by_name("titanic")
     leaf = torch.tensor([urn.log_weights] * 2, device=DEVICE, requires_grad=True)
     counts = fisher(urn, leaf).rsample()
@@ -367,8 +534,13 @@ def test_a_training_step_launches_one_tilt_forward_and_one_product_backward(laun
     torch.testing.assert_close(leaf.grad, wanted, rtol=1e-11, atol=1e-11)
 
 
-@pytest.mark.parametrize("name", ["titanic", "paper-200x3-odds-10", "1e10-three-groups", "never-drawn-middle", "no-draws-1e9"])
-def test_log_probabilities_have_the_value_and_gradients_of_the_plain_path(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "name",
+    ["titanic", "paper-200x3-odds-10", "1e10-three-groups", "never-drawn-middle", "no-draws-1e9"],
+)
+def test_log_probabilities_have_the_value_and_gradients_of_the_plain_path(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     urn, found = by_name(name), []
     monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
     counts = fisher(urn).sample((3,))
@@ -378,10 +550,14 @@ def test_log_probabilities_have_the_value_and_gradients_of_the_plain_path(name: 
         x = counts.clone().requires_grad_()
         log_prob = fisher(urn, leaf).log_prob(x)
         found.append((log_prob.detach(), *torch.autograd.grad(log_prob.sum(), (leaf, x))))
-    torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11 + 1e-15 * urn.draws)  # a mean is only known to its rounding
+    torch.testing.assert_close(
+        *found, rtol=1e-11, atol=1e-11 + 1e-15 * urn.draws
+    )  # a mean is only known to its rounding
 
 
-def test_a_log_probability_launches_a_tilt_and_two_masses(launched: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_log_probability_launches_a_tilt_and_two_masses(
+    launched: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
     urn = by_name("titanic")
     leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
@@ -396,7 +572,11 @@ def test_second_derivatives_are_those_of_the_plain_path(monkeypatch: pytest.Monk
         monkeypatch.setattr(dispatch, "has_kernels", lambda device, runs=kernels_run: runs)
         leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
         distribution = fisher(urn, leaf)
-        first = torch.autograd.grad((distribution.mean * upstream).sum() + distribution.log_normalizer, leaf, create_graph=True)[0]
+        first = torch.autograd.grad(
+            (distribution.mean * upstream).sum() + distribution.log_normalizer,
+            leaf,
+            create_graph=True,
+        )[0]
         found.append((first.detach(), *torch.autograd.grad((first * again).sum(), leaf)))
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
 
@@ -420,7 +600,9 @@ def test_transforms_and_forward_mode_take_the_plain_path(launched: list[str]) ->
 def test_compiled_functions_take_the_plain_path(launched: list[str]) -> None:
     urn = by_name("titanic")
     log_weights = torch.tensor([urn.log_weights] * 2, device=DEVICE)
-    compiled = torch.compile(lambda values: fisher(urn, values).mean, fullgraph=True, backend="aot_eager")
+    compiled = torch.compile(
+        lambda values: fisher(urn, values).mean, fullgraph=True, backend="aot_eager"
+    )
     found = compiled(log_weights)
     assert launched == []
     torch.testing.assert_close(found, fisher(urn, log_weights).mean)
@@ -430,7 +612,11 @@ def test_compiled_functions_take_the_plain_path(launched: list[str]) -> None:
 def test_a_recorded_step_draws_anew_and_has_the_gradient_of_its_weights() -> None:
     urn = by_name("titanic")
     leaf = torch.tensor([urn.log_weights] * 50, device=DEVICE, requires_grad=True)
-    vector, sizes, draws = torch.randn_like(leaf), torch.tensor(urn.group_sizes, device=DEVICE), torch.tensor(urn.draws, device=DEVICE)
+    vector, sizes, draws = (
+        torch.randn_like(leaf),
+        torch.tensor(urn.group_sizes, device=DEVICE),
+        torch.tensor(urn.draws, device=DEVICE),
+    )
 
     def step() -> tuple[Tensor, Tensor]:
         counts = FisherHypergeometric(sizes, draws, log_weights=leaf).rsample()

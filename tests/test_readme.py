@@ -13,7 +13,10 @@ import torch
 ROOT = Path(__file__).parents[1]
 README = ROOT / "README.md"
 LINK = re.compile(r"\]\((?P<target>[^)#\s]+)[^)]*\)")
-CODE_THEN_OUTPUT = re.compile(r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?", re.MULTILINE | re.DOTALL)
+CODE_THEN_OUTPUT = re.compile(
+    r"^```python\n(?P<code>.*?)^```\n(?:\n```text\n(?P<output>.*?)^```\n)?",
+    re.MULTILINE | re.DOTALL,
+)
 
 
 def test_readme_code_prints_what_the_readme_shows() -> None:
@@ -37,4 +40,6 @@ def test_results_in_the_readme_are_those_of_the_records() -> None:
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])
 def test_links_lead_somewhere(name: str) -> None:
     for target in LINK.findall((ROOT / name).read_text(encoding="utf-8")):
-        assert target.startswith("https://") or (ROOT / target).is_file(), f"{name} links to {target}, but there is no such file"
+        assert target.startswith("https://") or (ROOT / target).is_file(), (
+            f"{name} links to {target}, but there is no such file"
+        )

@@ -1,7 +1,7 @@
 """Draws: always possible, and of exactly the right law.
 
-Chi-square tests look at single groups and at pairs, in both sampling regimes and both dtypes. They cannot see a bias much below a percent:
-test_sampling_laws.py does.
+Chi-square tests look at single groups and at pairs, in both sampling regimes and both dtypes. They
+cannot see a bias much below a percent: test_sampling_laws.py does.
 """
 
 from __future__ import annotations
@@ -19,12 +19,14 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from torch import Tensor
 
-from diffurn import FisherHypergeometric, exact
-from diffurn.exact import rejection, sampling
-from diffurn.exact.tree import Tree
-from distributions import assert_possible
-from goodness import Law, Yardstick, chi_square_p_value
-from samplers import (
+from diffurn import FisherHypergeometric
+from diffurn import _fisher as exact
+from diffurn._fisher.sampling import choice as sampling
+from diffurn._fisher.sampling import rejection
+from diffurn._fisher.sampling.tree import Tree
+from support.distributions import assert_possible
+from support.goodness import Law, Yardstick, chi_square_p_value
+from support.samplers import (
     FEW_OUTCOMES,
     MOST_CELLS,
     TABLED,
@@ -37,24 +39,27 @@ from samplers import (
     outcomes_and_probabilities,
     tilted,
 )
-from urns import NEVER, URNS, Urn, by_name
+from support.urns import NEVER, URNS, Urn, by_name
 
 DRAWS = 100_000
 LARGEST_FLOAT32 = 2**24  # the largest count up to which float32 holds every integer
 
-# The seeds are fixed, so a test that passes always passes. With a fresh seed and a right sampler, this is the probability that any test of
-# this file fails: it is shared out evenly among the CASES (counted where they are listed) and within a case among its p-values.
+# The seeds are fixed, so a test that passes always passes. With a fresh seed and a right sampler,
+# this is the probability that any test of this file fails: it is shared out evenly among the CASES
+# (counted where they are listed) and within a case among its p-values.
 FALSE_ALARM = 1e-4
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Every draw is possible
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("urn", URNS, ids=str)
 def test_the_tilt_makes_the_draws_typical(urn: Urn, device: torch.device) -> None:
-    """Any tilt gives the right law, but unless the proposed counts sum to about n, rejection never ends."""
+    """Any tilt gives the right law, but unless the proposed counts sum to about n, rejection never
+    ends.
+    """
     log_odds, group_sizes, draws = tilted(urn, device)
     p = torch.sigmoid(log_odds)
     deviation = (group_sizes * p * (1 - p)).sum().sqrt()
@@ -78,7 +83,9 @@ def test_every_draw_from_tables_is_possible(urn: Urn, device: torch.device) -> N
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("urn", URNS, ids=str)
-def test_every_draw_of_the_distribution_is_possible(urn: Urn, dtype: torch.dtype, device: torch.device) -> None:
+def test_every_draw_of_the_distribution_is_possible(
+    urn: Urn, dtype: torch.dtype, device: torch.device
+) -> None:
     if dtype == torch.float32 and urn.draws > LARGEST_FLOAT32:
         with pytest.raises(ValueError, match="float64"):
             distribution(urn, device, dtype).sample()
@@ -98,9 +105,14 @@ def test_urns_of_one_batch_do_not_mix(groups: int, number: int, device: torch.de
     """Urns from no balls to ten billion side by side: what is drawn of one must fit that one."""
     urns = [urn for urn in (URNS if number == 1 else TABLED) if urn.groups == groups]
     assert len(urns) >= 3
-    sizes, draws = torch.tensor([urn.group_sizes for urn in urns], device=device), [urn.draws for urn in urns]
+    sizes, draws = (
+        torch.tensor([urn.group_sizes for urn in urns], device=device),
+        [urn.draws for urn in urns],
+    )
     log_weights = torch.tensor([urn.log_weights for urn in urns], device=device)
-    counts = FisherHypergeometric(sizes, torch.tensor(draws, device=device), log_weights=log_weights).sample((number,))
+    counts = FisherHypergeometric(
+        sizes, torch.tensor(draws, device=device), log_weights=log_weights
+    ).sample((number,))
     assert counts.shape == (number, len(urns), groups)
     for urn, own in zip(urns, counts.unbind(1), strict=True):
         assert_possible(own, urn)
@@ -120,7 +132,12 @@ def urns_of_any_kind(draw: st.DrawFn) -> Urn:
     groups = draw(st.integers(1, 6))
     sizes = draw(st.lists(st.integers(0, 30), min_size=groups, max_size=groups))
     log_weight = st.floats(-300.0, 300.0) | st.floats(-3.0, 3.0) | st.just(NEVER)
-    urn = Urn("drawn", tuple(sizes), 0, tuple(draw(st.lists(log_weight, min_size=groups, max_size=groups))))
+    urn = Urn(
+        "drawn",
+        tuple(sizes),
+        0,
+        tuple(draw(st.lists(log_weight, min_size=groups, max_size=groups))),
+    )
     return replace(urn, draws=draw(st.integers(0, sum(urn.drawable))))
 
 
@@ -134,13 +151,15 @@ def test_no_urn_gives_an_impossible_draw(urn: Urn, device: torch.device) -> None
     assert_possible(distribution(urn, device, torch.float32).sample((2,)), urn)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Draws by chance
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def float32_weights(urn: Urn) -> Urn:
-    """The urn whose log-weights are the nearest in float32, so that one law holds for both dtypes."""
+    """The urn whose log-weights are the nearest in float32, so that one law holds for both
+    dtypes.
+    """
     return replace(urn, log_weights=tuple(float(np.float32(lw)) for lw in urn.log_weights))
 
 
@@ -182,40 +201,80 @@ FEW_GROUPS = [
 MILLIONS = [
     float32_weights(Urn("1e6x2", (10**6,) * 2, 900_000, (0.4, 0.0))),
     float32_weights(Urn("1e6x3", (10**6,) * 3, 1_100_000, (0.0, 1.2, -0.7))),
-    float32_weights(Urn("1e6x10", (10**6,) * 10, 3_700_000, tuple(0.25 * j - 1.0 for j in range(10)))),
+    float32_weights(
+        Urn("1e6x10", (10**6,) * 10, 3_700_000, tuple(0.25 * j - 1.0 for j in range(10)))
+    ),
 ]
 MANY_GROUPS = [
     float32_weights(by_name(name))
-    for name in ("subset-spread1-c20-N2e1-n4e0-127", "medium-spread1-c20-N2e3-n5e2-45", "subset-spread3-c50-N5e1-n2e1-129")
+    for name in (
+        "subset-spread1-c20-N2e1-n4e0-127",
+        "medium-spread1-c20-N2e3-n5e2-45",
+        "subset-spread3-c50-N5e1-n2e1-129",
+    )
 ]
 FIFTY = float32_weights(by_name("medium-spread1-c50-N1e4-n6e3-46"))
-THOUSAND = float32_weights(Urn("10x1000", (10,) * 1000, 4321, tuple(np.random.default_rng(1000).normal(0.0, 1.0, 1000).tolist())))
+THOUSAND = float32_weights(
+    Urn(
+        "10x1000",
+        (10,) * 1000,
+        4321,
+        tuple(np.random.default_rng(1000).normal(0.0, 1.0, 1000).tolist()),
+    )
+)
 
 WAYS: dict[str, Callable[[Urn, torch.device], Tensor]] = {
     "tables": lambda urn, device: by_tree(tilted(urn, device), DRAWS),
     "rejection": lambda urn, device: by_rejection(tilted(urn, device), DRAWS),
     "blocks": lambda urn, device: by_blocks(tilted(urn, device), DRAWS),
-    "many-draws-float32": lambda urn, device: distribution(urn, device, torch.float32).sample((DRAWS,)),
-    "many-draws-float64": lambda urn, device: distribution(urn, device, torch.float64).rsample((DRAWS,)),
-    "one-draw-each-float32": lambda urn, device: distribution(urn, device, torch.float32, copies=(DRAWS,)).sample(),
-    "one-draw-each-float64": lambda urn, device: distribution(urn, device, torch.float64, copies=(DRAWS,)).sample(),
+    "many-draws-float32": lambda urn, device: distribution(urn, device, torch.float32).sample(
+        (DRAWS,)
+    ),
+    "many-draws-float64": lambda urn, device: distribution(urn, device, torch.float64).rsample(
+        (DRAWS,)
+    ),
+    "one-draw-each-float32": lambda urn, device: distribution(
+        urn, device, torch.float32, copies=(DRAWS,)
+    ).sample(),
+    "one-draw-each-float64": lambda urn, device: distribution(
+        urn, device, torch.float64, copies=(DRAWS,)
+    ).sample(),
 }
 
 
 def ways_for(urn: Urn, copies_in_float32: bool) -> list[str]:
     fits_float32 = urn.draws <= LARGEST_FLOAT32
-    ways = ["rejection", "many-draws-float64", "one-draw-each-float32" if copies_in_float32 and fits_float32 else "one-draw-each-float64"]
+    ways = [
+        "rejection",
+        "many-draws-float64",
+        "one-draw-each-float32" if copies_in_float32 and fits_float32 else "one-draw-each-float64",
+    ]
     ways += ["many-draws-float32"] if fits_float32 else []
     ways += ["blocks"] if urn.groups >= 4 else []
-    return ways + (["tables"] if cells_of(tilted(urn, torch.device("cpu"))) <= 4 * MOST_CELLS else [])
+    return ways + (
+        ["tables"] if cells_of(tilted(urn, torch.device("cpu"))) <= 4 * MOST_CELLS else []
+    )
 
 
 FITTED = [
-    *((urn, way) for i, urn in enumerate(FEW_GROUPS + MILLIONS) for way in ways_for(urn, copies_in_float32=i % 2 == 0)),
-    *((urn, way) for urn in MANY_GROUPS for way in ("tables", "rejection", "blocks", "many-draws-float32")),
+    *(
+        (urn, way)
+        for i, urn in enumerate(FEW_GROUPS + MILLIONS)
+        for way in ways_for(urn, copies_in_float32=i % 2 == 0)
+    ),
+    *(
+        (urn, way)
+        for urn in MANY_GROUPS
+        for way in ("tables", "rejection", "blocks", "many-draws-float32")
+    ),
     *((FIFTY, way) for way in ("tables", "rejection", "blocks")),
 ]
-DIFFERENT_URNS = [(50_000, 1, torch.float32), (50_000, 1, torch.float64), (50, 1000, torch.float32), (50, 1000, torch.float64)]
+DIFFERENT_URNS = [
+    (50_000, 1, torch.float32),
+    (50_000, 1, torch.float64),
+    (50, 1000, torch.float32),
+    (50, 1000, torch.float64),
+]
 CASES = len(FITTED) + 2 + len(DIFFERENT_URNS)  # 2: a thousand groups from tables and by rejection
 
 
@@ -256,11 +315,14 @@ def test_a_thousand_groups_by_rejection_follow_the_law(device: torch.device) -> 
 
 
 @pytest.mark.parametrize(("urns", "number", "dtype"), DIFFERENT_URNS, ids=str)
-def test_draws_of_many_different_urns_follow_their_laws(urns: int, number: int, dtype: torch.dtype, device: torch.device) -> None:
-    """With V uniform, F(x - 1) + V P(x) is uniform whatever the law, so that urns of all kinds can be tested together.
+def test_draws_of_many_different_urns_follow_their_laws(
+    urns: int, number: int, dtype: torch.dtype, device: torch.device
+) -> None:
+    """With V uniform, F(x - 1) + V P(x) is uniform whatever the law, so that urns of all kinds can
+    be tested together.
 
-    Of three groups the first, and the second given the first, say everything; their moments are also compared, which finds a bias that
-    is spread over all bins.
+    Of three groups the first, and the second given the first, say everything; their moments are
+    also compared, which finds a bias that is spread over all bins.
     """
     rng = np.random.default_rng(urns)
     sizes = rng.integers(0, 41, (urns, 3))
@@ -268,36 +330,54 @@ def test_draws_of_many_different_urns_follow_their_laws(urns: int, number: int, 
     log_weights = rng.normal(0.0, 1.5, (urns, 3)).astype(np.float32).astype(float)
     parameters = (torch.tensor(sizes), torch.tensor(draws), torch.tensor(log_weights, dtype=dtype))
     group_sizes, number_drawn, of_dtype = (parameter.to(device) for parameter in parameters)
-    counts = FisherHypergeometric(group_sizes, number_drawn, log_weights=of_dtype).sample((number,)).to(torch.int64).cpu().numpy()
+    counts = (
+        FisherHypergeometric(group_sizes, number_drawn, log_weights=of_dtype)
+        .sample((number,))
+        .to(torch.int64)
+        .cpu()
+        .numpy()
+    )
     assert (counts >= 0).all()
     assert (counts <= sizes).all()
     assert (counts.sum(-1) == draws).all()
 
     x = np.arange(41)
     possible = x <= sizes[..., None]
-    log_terms = np.where(possible, log_comb(sizes[..., None], np.where(possible, x, 0)) + x * log_weights[..., None], -np.inf)
+    log_terms = np.where(
+        possible,
+        log_comb(sizes[..., None], np.where(possible, x, 0)) + x * log_weights[..., None],
+        -np.inf,
+    )
     terms = np.exp(log_terms - log_terms.max(-1, keepdims=True))  # C(m, x) ω^x, up to a factor
     last_two = np.zeros((urns, 81))
     for second in x:
         last_two[:, second : second + 41] += terms[:, 1, second, None] * terms[:, 2]
     p_values = []
     law_of_first = terms[:, 0] * at(last_two, draws[:, None] - x)
-    law_of_first = np.broadcast_to(law_of_first / law_of_first.sum(-1, keepdims=True), (number, urns, 41)).reshape(-1, 41)
+    law_of_first = np.broadcast_to(
+        law_of_first / law_of_first.sum(-1, keepdims=True), (number, urns, 41)
+    ).reshape(-1, 41)
     first, second = counts[..., 0].ravel(), counts[..., 1].ravel()
     rest = np.broadcast_to(draws, (number, urns)).ravel() - first
-    law_of_second = np.tile(terms[:, 1], (number, 1)) * at(np.tile(terms[:, 2], (number, 1)), rest[:, None] - x)
+    law_of_second = np.tile(terms[:, 1], (number, 1)) * at(
+        np.tile(terms[:, 2], (number, 1)), rest[:, None] - x
+    )
     law_of_second /= law_of_second.sum(-1, keepdims=True)
 
     cells = np.zeros(len(first), dtype=np.int64)
     for law, count in ((law_of_first, first), (law_of_second, second)):
         own = np.take_along_axis(law, count[:, None], 1)[:, 0]
         below = (law * (x < count[:, None])).sum(-1)
-        cells = 20 * cells + np.minimum(20 * (below + rng.random(len(count)) * own), 19).astype(np.int64)
+        cells = 20 * cells + np.minimum(20 * (below + rng.random(len(count)) * own), 19).astype(
+            np.int64
+        )
         deviation = x - (law * x).sum(-1, keepdims=True)
         variance, fourth = (law * deviation**2).sum(-1), (law * deviation**4).sum(-1)
         drawn = np.take_along_axis(deviation, count[:, None], 1)[:, 0]
         p_values.append(two_sided(drawn.sum() / math.sqrt(variance.sum())))
-        p_values.append(two_sided((drawn**2 - variance).sum() / math.sqrt((fourth - variance**2).sum())))
+        p_values.append(
+            two_sided((drawn**2 - variance).sum() / math.sqrt((fourth - variance**2).sum()))
+        )
     p_values.append(chi_square_p_value(np.bincount(cells, minlength=400), np.full(400, 1 / 400)))
     assert_plausible(p_values)
 
@@ -331,23 +411,32 @@ def test_the_yardstick_is_right(urn: Urn) -> None:
             assert abs(law.pair(i, j, parity_i, parity_j)[1, 1] - both_odd) <= 1e-12
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Seeds, shapes, graphs
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
-REGIMES = {"tables": ((), (20_000,)), "rejection": ((200,), (3,))}  # copies of the urn and draws of each
+REGIMES = {
+    "tables": ((), (20_000,)),
+    "rejection": ((200,), (3,)),
+}  # copies of the urn and draws of each
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_each_regime_has_its_sampler(regime: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_regime_has_its_sampler(
+    regime: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """So that the tests of this file reach both through the distribution, too."""
     monkeypatch.setattr(sampling, "draw_by_rejection" if regime == "tables" else "Tree", None)
     copies, number = REGIMES[regime]
-    assert_possible(distribution(by_name("titanic"), device, copies=copies).sample(number), by_name("titanic"))
+    assert_possible(
+        distribution(by_name("titanic"), device, copies=copies).sample(number), by_name("titanic")
+    )
 
 
 @pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
-def test_a_seed_decides_all_draws(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+def test_a_seed_decides_all_draws(
+    copies: tuple[int, ...], number: tuple[int, ...], device: torch.device
+) -> None:
     urn = distribution(by_name("titanic"), device, copies=copies)
     torch.manual_seed(7)
     first, next_to_first = urn.sample(number), urn.sample(number)
@@ -361,7 +450,9 @@ def test_a_seed_decides_all_draws(copies: tuple[int, ...], number: tuple[int, ..
 
 
 @pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
-def test_draws_in_a_fork_of_the_generator_leave_it_alone(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+def test_draws_in_a_fork_of_the_generator_leave_it_alone(
+    copies: tuple[int, ...], number: tuple[int, ...], device: torch.device
+) -> None:
     urn = distribution(by_name("titanic"), device, copies=copies)
     torch.manual_seed(7)
     undisturbed = urn.sample(number)
@@ -372,16 +463,22 @@ def test_draws_in_a_fork_of_the_generator_leave_it_alone(copies: tuple[int, ...]
 
 
 @pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
-def test_drawing_neither_reads_nor_sets_numpy_randomness(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+def test_drawing_neither_reads_nor_sets_numpy_randomness(
+    copies: tuple[int, ...], number: tuple[int, ...], device: torch.device
+) -> None:
     before = np.random.get_state(legacy=False)["state"]["key"].copy()
     distribution(by_name("titanic"), device, copies=copies).sample(number)
     assert (np.random.get_state(legacy=False)["state"]["key"] == before).all()
 
 
 @pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
-def test_only_rsample_leaves_a_graph(copies: tuple[int, ...], number: tuple[int, ...], device: torch.device) -> None:
+def test_only_rsample_leaves_a_graph(
+    copies: tuple[int, ...], number: tuple[int, ...], device: torch.device
+) -> None:
     titanic = by_name("titanic")
-    log_weights = torch.tensor(titanic.log_weights, device=device).repeat(*copies, 1).requires_grad_()
+    log_weights = (
+        torch.tensor(titanic.log_weights, device=device).repeat(*copies, 1).requires_grad_()
+    )
     urn = FisherHypergeometric(titanic.group_sizes, titanic.draws, log_weights=log_weights)
     assert not urn.sample(number).requires_grad
     assert urn.rsample(number).requires_grad
@@ -392,7 +489,11 @@ def test_only_rsample_leaves_a_graph(copies: tuple[int, ...], number: tuple[int,
 @pytest.mark.parametrize("batch_shape", [(), (1,), (5,), (3, 2), (0,), (2, 0)], ids=str)
 @pytest.mark.parametrize("name", ["titanic", "single-group", "equal-weights-1x4-tie"])
 def test_draws_have_the_shape_of_sample_batch_and_event(
-    name: str, batch_shape: tuple[int, ...], sample_shape: tuple[int, ...], method: str, device: torch.device
+    name: str,
+    batch_shape: tuple[int, ...],
+    sample_shape: tuple[int, ...],
+    method: str,
+    device: torch.device,
 ) -> None:
     urn = by_name(name)
     counts = getattr(distribution(urn, device, copies=batch_shape), method)(sample_shape)
@@ -401,7 +502,9 @@ def test_draws_have_the_shape_of_sample_batch_and_event(
 
 
 @pytest.mark.parametrize("number", [2, 5000], ids=["rejection", "tables"])
-def test_draws_of_one_urn_and_of_its_copies_are_independent(number: int, device: torch.device) -> None:
+def test_draws_of_one_urn_and_of_its_copies_are_independent(
+    number: int, device: torch.device
+) -> None:
     """Copies must not share their random numbers."""
     counts = distribution(by_name("titanic"), device, copies=(50,)).sample((number,))
     assert len(counts[:, :, 0].flatten().unique()) > 20
@@ -410,30 +513,43 @@ def test_draws_of_one_urn_and_of_its_copies_are_independent(number: int, device:
 
 
 def test_rejection_of_an_impossible_urn_ends_with_an_error() -> None:
-    log_odds, sizes, draws = (torch.tensor(values, dtype=torch.float64) for values in ([[0.0, 0.0]], [[5.0, 5.0]], [11.0]))
-    with pytest.raises(RuntimeError, match=r"no proposal was accepted for the urn m = \[5.0, 5.0\], n = 11.0"):
+    log_odds, sizes, draws = (
+        torch.tensor(values, dtype=torch.float64) for values in ([[0.0, 0.0]], [[5.0, 5.0]], [11.0])
+    )
+    with pytest.raises(
+        RuntimeError, match=r"no proposal was accepted for the urn m = \[5.0, 5.0\], n = 11.0"
+    ):
         rejection.draw_by_rejection(log_odds, sizes, draws)
 
 
 def test_rejection_does_not_wait_for_urns_without_a_number_of_draws() -> None:
-    log_odds, sizes = torch.zeros(2, 3, dtype=torch.float64), torch.full((2, 3), 5.0, dtype=torch.float64)
-    counts = rejection.draw_by_rejection(log_odds, sizes, torch.tensor([torch.nan, 7.0], dtype=torch.float64))
+    log_odds, sizes = (
+        torch.zeros(2, 3, dtype=torch.float64),
+        torch.full((2, 3), 5.0, dtype=torch.float64),
+    )
+    counts = rejection.draw_by_rejection(
+        log_odds, sizes, torch.tensor([torch.nan, 7.0], dtype=torch.float64)
+    )
     assert counts[0].isnan().all()
     assert counts[1].sum() == 7
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Tables that are kept
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
-def test_ten_million_draws_of_few_outcomes_follow_the_law(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ten_million_draws_of_few_outcomes_follow_the_law(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Seeds being fixed, p-values as small as asserted occur once in a million fresh seeds."""
     monkeypatch.setattr(sampling, "Tree", None)
     urn = by_name("paper-200x3-odds-10")
     counts = distribution(urn, device, torch.float32).sample((10_000_000,))
     assert_possible(counts, urn)
-    p_values = yardstick(urn).p_values([piece.to(torch.int64).cpu().numpy() for piece in counts.split(1_000_000)])
+    p_values = yardstick(urn).p_values(
+        [piece.to(torch.int64).cpu().numpy() for piece in counts.split(1_000_000)]
+    )
     assert min(p_values) >= 1e-6 / len(p_values)
 
 
@@ -451,7 +567,9 @@ def test_kept_tables_draw_what_fresh_ones_would(device: torch.device) -> None:
     assert torch.equal(draws[0], draws[2])
 
 
-def test_kept_tables_are_found_without_a_tilt(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_tables_are_found_without_a_tilt(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     urn, number = by_name("never-drawn-middle"), 2_000_000  # enough that tables pay on every device
     monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
     distribution(urn, device).sample((number,))

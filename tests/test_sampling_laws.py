@@ -1,6 +1,8 @@
-"""The laws that the samplers' own tables and acceptance ratios imply, without chance, against the exact one.
+"""The laws that the samplers' own tables and acceptance ratios imply, without chance, against the
+exact one.
 
-Chi-square tests of draws, in test_sampling.py, cannot see a bias much below a percent; here a total variation of 1e-10 is seen.
+Chi-square tests of draws, in test_sampling.py, cannot see a bias much below a percent; here a total
+variation of 1e-10 is seen.
 """
 
 from __future__ import annotations
@@ -14,30 +16,37 @@ import torch
 from scipy import special
 from torch import Tensor
 
-import oracles
-from diffurn.exact import rejection
-from diffurn.exact.lookup import Alias
-from diffurn.exact.tree import Outcomes, Split, Tree
-from goodness import Mass, binomial, tilted_log_odds
-from samplers import FEW_OUTCOMES, TABLED, by_rejection, outcomes_and_probabilities, tilted
-from urns import Urn, by_name
+from diffurn._fisher.sampling import rejection
+from diffurn._fisher.sampling.alias import Alias
+from diffurn._fisher.sampling.tree import Outcomes, Split, Tree
+from support import oracles
+from support.goodness import Mass, binomial, tilted_log_odds
+from support.samplers import FEW_OUTCOMES, TABLED, by_rejection, outcomes_and_probabilities, tilted
+from support.urns import Urn, by_name
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Splits and proposals
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 LARGEST_DISTANCE = 1e-10  # in total variation
 MEDIUM = (
     by_name("paper-200x3-odds-10"),
     Urn("2000x3", (2000, 2000, 2000), 2300, (0.0, 1.3, -0.6)),
-    Urn("20000x3", (20_000, 20_000, 20_000), 23_000, (0.0, 1.3, -0.6)),  # nearly as many cells as the distribution ever builds
+    Urn(
+        "20000x3", (20_000, 20_000, 20_000), 23_000, (0.0, 1.3, -0.6)
+    ),  # nearly as many cells as the distribution ever builds
 )
 
 
 def conditional_probabilities(split: Split) -> np.ndarray:
-    """P(left = lookup.lowest + column | total = lowest_total + row), as the table at a split has it."""
+    """P(left = lookup.lowest + column | total = lowest_total + row), as the table at a split has
+    it.
+    """
     lookup = split.lookup
-    steps = lookup.steps.cpu().numpy().reshape(lookup.rows, lookup.columns) - np.arange(lookup.rows)[:, None]
+    steps = (
+        lookup.steps.cpu().numpy().reshape(lookup.rows, lookup.columns)
+        - np.arange(lookup.rows)[:, None]
+    )
     return np.diff(steps, axis=1, prepend=0.0)
 
 
@@ -60,21 +69,33 @@ def test_tables_imply_the_enumerated_law(urn: Urn, device: torch.device) -> None
     implied = np.ones(len(outcomes))
     for split, left_groups, right_groups in splits(Tree.build(*tilted(urn, device)).root):
         left = outcomes[:, left_groups].sum(1)
-        row, column = left + outcomes[:, right_groups].sum(1) - split.lowest_total, left - split.lookup.lowest
+        row, column = (
+            left + outcomes[:, right_groups].sum(1) - split.lowest_total,
+            left - split.lookup.lowest,
+        )
         table = conditional_probabilities(split)
         known = (row >= 0) & (row < table.shape[0]) & (column >= 0) & (column < table.shape[1])
         implied *= np.where(known, table[np.where(known, row, 0), np.where(known, column, 0)], 0.0)
-    distance = 0.5 * (np.abs(implied - exact).sum() + abs(1 - implied.sum()))  # what is missing went to impossible outcomes
+    distance = 0.5 * (
+        np.abs(implied - exact).sum() + abs(1 - implied.sum())
+    )  # what is missing went to impossible outcomes
     assert distance <= LARGEST_DISTANCE
 
 
 def distance_of_tables(urn: Urn, tree: Tree) -> float:
-    """A bound on the total variation: Σ over the splits of E[distance between conditional laws], the totals having their exact law."""
+    """A bound on the total variation: Σ over the splits of E[distance between conditional laws],
+    the totals having their exact law.
+    """
     groups = [binomial(m, eta) for m, eta in zip(urn.drawable, tilted_log_odds(urn), strict=True)]
-    totals = {range(urn.groups): Mass(urn.draws, np.ones(1))}  # P(total of a node), given n at the root
+    totals = {
+        range(urn.groups): Mass(urn.draws, np.ones(1))
+    }  # P(total of a node), given n at the root
     distance = 0.0
     for split, left_groups, right_groups in splits(tree.root):
-        left, right = (sum((groups[j] for j in chosen), start=Mass(0, np.ones(1))) for chosen in (left_groups, right_groups))
+        left, right = (
+            sum((groups[j] for j in chosen), start=Mass(0, np.ones(1)))
+            for chosen in (left_groups, right_groups)
+        )
         node = totals.pop(range(left_groups.start, right_groups.stop))
         table = conditional_probabilities(split)
         of_left, of_right = np.zeros(len(left.mass)), np.zeros(len(right.mass))
@@ -89,9 +110,16 @@ def distance_of_tables(urn: Urn, tree: Tree) -> float:
             of_right[right_counts[possible]] += exact[possible]
             row = count - split.lowest_total
             known = 0 <= row < len(table)
-            implied = probability * Mass(split.lookup.lowest, table[row]).at(left.counts) if known else np.zeros_like(exact)
+            implied = (
+                probability * Mass(split.lookup.lowest, table[row]).at(left.counts)
+                if known
+                else np.zeros_like(exact)
+            )
             distance += 0.5 * (np.abs(implied - exact).sum() + abs(probability - implied.sum()))
-        totals |= {left_groups: Mass(left.lowest, of_left), right_groups: Mass(right.lowest, of_right)}
+        totals |= {
+            left_groups: Mass(left.lowest, of_left),
+            right_groups: Mass(right.lowest, of_right),
+        }
     return float(distance)
 
 
@@ -101,15 +129,20 @@ def test_tables_imply_the_exact_conditionals(urn: Urn, device: torch.device) -> 
 
 
 class EveryProposal:
-    """Stands in for chance in the rejection sampler: row i is proposed the i-th of all possible counts.
+    """Stands in for chance in the rejection sampler: row i is proposed the i-th of all possible
+    counts.
 
-    The uniform number that decides is `luck` times the acceptance probability, which is written down as is that of the proposal: with luck
-    just below one whatever can be is accepted, just above one nothing is. Rows left over then get anything that ends the loop.
+    The uniform number that decides is `luck` times the acceptance probability, which is written
+    down as is that of the proposal: with luck
+    just below one whatever can be is accepted, just above one nothing is. Rows left over then get
+    anything that ends the loop.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, luck: float) -> None:
         self.luck = luck
-        self.log_masses: list[Tensor] = []  # of the group that decides: of its peak, then of what is left for it
+        self.log_masses: list[
+            Tensor
+        ] = []  # of the group that decides: of its peak, then of what is left for it
         original = rejection.binomial_log_pmf
 
         def recorded(*arguments: Tensor) -> Tensor:
@@ -124,24 +157,37 @@ class EveryProposal:
         if len(self.log_masses) > 2:
             return torch.zeros_like(like)
         log_ratio = self.log_masses[1] - self.log_masses[0]
-        return torch.where(log_ratio > -600.0, log_ratio.exp() * self.luck, 1.0)  # below, exp would underflow
+        return torch.where(
+            log_ratio > -600.0, log_ratio.exp() * self.luck, 1.0
+        )  # below, exp would underflow
 
     def propose(self, sizes: Tensor, probabilities: Tensor) -> Tensor:
         if len(self.log_masses) > 1:
             return self.proposals[self.log_masses[1].argmax()].expand_as(sizes)
-        self.sizes, self.probabilities = sizes[0].to(torch.int64).tolist(), probabilities[0].tolist()
+        self.sizes, self.probabilities = (
+            sizes[0].to(torch.int64).tolist(),
+            probabilities[0].tolist(),
+        )
         index = np.arange(len(sizes)) % math.prod(size + 1 for size in self.sizes)
         counts = np.stack(np.unravel_index(index, [size + 1 for size in self.sizes]), 1)
         self.proposals = torch.tensor(counts, dtype=sizes.dtype, device=sizes.device)
         return self.proposals
 
     def proposed_and_accepted(self) -> np.ndarray:
-        """The probability of each row's proposal, times that of its acceptance; rows after the last proposal are repetitions."""
+        """The probability of each row's proposal, times that of its acceptance; rows after the last
+        proposal are repetitions.
+        """
         different, peak = math.prod(size + 1 for size in self.sizes), self.log_masses[0]
-        accepted = (self.log_masses[1] - peak).clamp(max=0.0).exp().cpu().numpy()  # a ratio above one cannot accept more than always
+        accepted = (
+            (self.log_masses[1] - peak).clamp(max=0.0).exp().cpu().numpy()
+        )  # a ratio above one cannot accept more than always
         proposed = np.ones(different)
-        for column, size, p in zip(self.proposals[:different].cpu().numpy().T, self.sizes, self.probabilities, strict=True):
-            proposed *= binomial(size, float(special.logit(p))).at(column.astype(np.int64)) if size else 1.0
+        for column, size, p in zip(
+            self.proposals[:different].cpu().numpy().T, self.sizes, self.probabilities, strict=True
+        ):
+            proposed *= (
+                binomial(size, float(special.logit(p))).at(column.astype(np.int64)) if size else 1.0
+            )
         return proposed * accepted[:different]
 
 
@@ -150,24 +196,40 @@ def number_of_proposals(urn: Urn) -> int:
     return math.prod(m + 1 for m in urn.group_sizes) // (min(urn.group_sizes) + 1)
 
 
-PROPOSABLE = [urn for urn in (*FEW_OUTCOMES, MEDIUM[0]) if urn.groups * number_of_proposals(urn) <= 1 << 18]  # tried in one go
+PROPOSABLE = [
+    urn for urn in (*FEW_OUTCOMES, MEDIUM[0]) if urn.groups * number_of_proposals(urn) <= 1 << 18
+]  # tried in one go
 
 
 @pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
-def test_acceptance_implies_the_exact_law(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    """∏ Bin(proposed) · min(1, Bin(left)/Bin(peak)), normalised: wrong if, for one, the peak is not the largest mass."""
+def test_acceptance_implies_the_exact_law(
+    urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """∏ Bin(proposed) · min(1, Bin(left)/Bin(peak)), normalised: wrong if, for one, the peak is not
+    the largest mass.
+    """
     proposals = EveryProposal(monkeypatch, luck=1 - 1e-9)
-    counts = by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32)).to(torch.int64).cpu().numpy()
+    counts = (
+        by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32))
+        .to(torch.int64)
+        .cpu()
+        .numpy()
+    )
     weights = proposals.proposed_and_accepted()
     implied: dict[tuple[int, ...], float] = {}
     for outcome, weight in zip(map(tuple, counts.tolist()), weights / weights.sum(), strict=False):
         implied[outcome] = implied.get(outcome, 0.0) + weight
     exact = exact_probabilities(urn, np.array(list(implied)))
-    assert 0.5 * (np.abs(np.array(list(implied.values())) - exact).sum() + abs(1 - exact.sum())) <= LARGEST_DISTANCE
+    assert (
+        0.5 * (np.abs(np.array(list(implied.values())) - exact).sum() + abs(1 - exact.sum()))
+        <= LARGEST_DISTANCE
+    )
 
 
 @pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
-def test_nothing_is_accepted_more_often(urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_accepted_more_often(
+    urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Than Bin(left)/Bin(peak), which the test above took the acceptance probability to be."""
     proposals = EveryProposal(monkeypatch, luck=1 + 1e-9)
     counts = by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32))
@@ -186,14 +248,24 @@ MANY_DECIDE = (
 
 @pytest.mark.parametrize("urn", MANY_DECIDE, ids=str)
 def test_blocks_accept_by_the_mass_of_their_sum(urn: Urn, device: torch.device) -> None:
-    """All groups as the block: of whatever is left, from far below its mean to far above, the ratio to the largest mass."""
+    """All groups as the block: of whatever is left, from far below its mean to far above, the ratio
+    to the largest mass.
+    """
     log_odds, group_sizes, _ = (operand.unsqueeze(0) for operand in tilted(urn, device))
-    groups = [binomial(int(m), float(eta)) for m, eta in zip(group_sizes[0].tolist(), log_odds[0].tolist(), strict=True)]
+    groups = [
+        binomial(int(m), float(eta))
+        for m, eta in zip(group_sizes[0].tolist(), log_odds[0].tolist(), strict=True)
+    ]
     exact = sum(groups[1:], start=groups[0])
     left = np.arange(max(-5, exact.lowest - 500), exact.lowest + len(exact.mass) + 500)
     block = rejection._Block.of(log_odds, group_sizes)
     rows = torch.zeros(len(left), dtype=torch.int64, device=device)
-    ratio = block.log_ratio(torch.tensor(left, dtype=torch.float64, device=device), rows).exp().cpu().numpy()
+    ratio = (
+        block.log_ratio(torch.tensor(left, dtype=torch.float64, device=device), rows)
+        .exp()
+        .cpu()
+        .numpy()
+    )
     assert np.abs(ratio - exact.at(left) / exact.mass.max()).max() <= 1e-11
 
 
@@ -202,12 +274,14 @@ def exact_probabilities(urn: Urn, outcomes: np.ndarray) -> np.ndarray:
         return np.exp([float(oracles.enumeration(urn).log_prob(x)) for x in outcomes.tolist()])
     groups = [binomial(m, eta) for m, eta in zip(urn.drawable, tilted_log_odds(urn), strict=True)]
     everything = sum(groups, start=Mass(0, np.ones(1)))
-    return np.prod([group.at(x) for group, x in zip(groups, outcomes.T, strict=True)], 0) / everything.at(np.array(urn.draws))
+    return np.prod(
+        [group.at(x) for group, x in zip(groups, outcomes.T, strict=True)], 0
+    ) / everything.at(np.array(urn.draws))
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Alias tables, chains and tables of all outcomes
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def some_masses(device: torch.device) -> dict[str, Tensor]:
@@ -217,29 +291,51 @@ def some_masses(device: torch.device) -> dict[str, Tensor]:
     x = torch.linspace(-8.0, 8.0, 1000, device=device)
     return {
         "steep": steep,
-        "bells": torch.exp(-0.5 * (x - torch.linspace(-3.0, 3.0, 20, device=device).unsqueeze(-1)) ** 2),
+        "bells": torch.exp(
+            -0.5 * (x - torch.linspace(-3.0, 3.0, 20, device=device).unsqueeze(-1)) ** 2
+        ),
         "one-column": torch.rand(5, 1, device=device),
         "equal": torch.ones(3, 8, device=device),
         "equal-not-a-power-of-two": torch.ones(3, 7, device=device),
-        "halves": torch.tensor([[0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0], [0.0, 0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0]], device=device),
+        "halves": torch.tensor(
+            [
+                [0.5, 0.5, 0.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+                [0.0, 0.25, 0.25, 0.25, 0.25, 0.0, 0.0, 0.0],
+            ],
+            device=device,
+        ),
         "sure": torch.eye(9, device=device),
         "tiny": torch.tensor([[1e-300, 3e-300, 0.0], [1.0, 1e-12, 1e-15]], device=device),
     }
 
 
-@pytest.mark.parametrize("kind", ["steep", "bells", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"])
+@pytest.mark.parametrize(
+    "kind",
+    ["steep", "bells", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"],
+)
 def test_aliases_have_the_law_of_their_masses(kind: str, device: torch.device) -> None:
-    """Counted from the limits, places and choices themselves; what is rare is right in proportion."""
+    """Counted from the limits, places and choices themselves; what is rare is right in
+    proportion.
+    """
     mass = some_masses(device)[kind]
     alias = Alias.build(mass, lowest=3)
     whole, places = 2**63, alias.places
     implied = np.zeros(mass.shape)
-    limits, choices = alias.limits.reshape(len(mass), places).tolist(), alias.choices.reshape(len(mass), places, 2).tolist()
+    limits, choices = (
+        alias.limits.reshape(len(mass), places).tolist(),
+        alias.choices.reshape(len(mass), places, 2).tolist(),
+    )
     for row in range(len(mass)):
         for place in range(places):
-            start, limit, end = place * (whole // places), limits[row][place], (place + 1) * (whole // places)
+            start, limit, end = (
+                place * (whole // places),
+                limits[row][place],
+                (place + 1) * (whole // places),
+            )
             assert start <= limit <= end
-            for column, length in zip(choices[row][place], (limit - start, end - limit), strict=True):
+            for column, length in zip(
+                choices[row][place], (limit - start, end - limit), strict=True
+            ):
                 implied[row, column - 3] += length / whole
     exact = (mass / mass.sum(-1, keepdim=True)).cpu().numpy()
     np.testing.assert_allclose(implied, exact, rtol=1e-11, atol=2.0**-62)
@@ -248,15 +344,23 @@ def test_aliases_have_the_law_of_their_masses(kind: str, device: torch.device) -
 
 
 @pytest.mark.parametrize("end", [0, 2**63 - 1], ids=["no-bits", "all-bits"])
-@pytest.mark.parametrize("kind", ["steep", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"])
-def test_aliases_never_choose_what_has_no_mass(kind: str, end: int, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "kind", ["steep", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"]
+)
+def test_aliases_never_choose_what_has_no_mass(
+    kind: str, end: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     mass = some_masses(device)[kind]
     monkeypatch.setattr(Tensor, "random_", lambda self: self.fill_(end))
     column = Alias.build(mass).draw(torch.arange(len(mass), device=device))
     assert (mass.gather(-1, column.unsqueeze(-1)) > 0).all()
 
 
-@pytest.mark.parametrize("urn", [MEDIUM[0], *(urn for urn in TABLED if urn.groups <= 20 and urn.population <= 10**4)], ids=str)
+@pytest.mark.parametrize(
+    "urn",
+    [MEDIUM[0], *(urn for urn in TABLED if urn.groups <= 20 and urn.population <= 10**4)],
+    ids=str,
+)
 def test_chains_imply_the_exact_conditionals(urn: Urn, device: torch.device) -> None:
     assert distance_of_tables(urn, Tree.build(*tilted(urn, device), chain=True)) <= LARGEST_DISTANCE
 
@@ -268,7 +372,14 @@ def test_tables_of_all_outcomes_imply_the_exact_law(urn: Urn, device: torch.devi
     shares = torch.stack([own, 1 / outcomes.lookup.places - own], -1).flatten()
     listed, index = outcomes.counts.unique(dim=0, return_inverse=True)
     implied = shares.new_zeros(len(listed)).scatter_add(0, index, shares).cpu().numpy()
-    possible = ((listed >= 0) & (listed <= torch.tensor(urn.drawable, device=device))).all(-1).cpu().numpy()
+    possible = (
+        ((listed >= 0) & (listed <= torch.tensor(urn.drawable, device=device)))
+        .all(-1)
+        .cpu()
+        .numpy()
+    )
     assert implied[~possible].sum() == 0.0
     exact = exact_probabilities(urn, listed[torch.tensor(possible)].to(torch.int64).cpu().numpy())
-    assert 0.5 * (np.abs(implied[possible] - exact).sum() + abs(1 - exact.sum())) <= LARGEST_DISTANCE
+    assert (
+        0.5 * (np.abs(implied[possible] - exact).sum() + abs(1 - exact.sum())) <= LARGEST_DISTANCE
+    )

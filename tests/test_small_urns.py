@@ -1,4 +1,6 @@
-"""Small urns whose sizes the host knows: the same law from tables, without waiting for a device, in one compiled graph."""
+"""Small urns whose sizes the host knows: the same law from tables, without waiting for a device, in
+one compiled graph.
+"""
 
 from __future__ import annotations
 
@@ -15,16 +17,19 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import diffurn.urn
-import oracles
+import diffurn._urn
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
-from diffurn.exact import TiltedUrn, kernels, small, tracing
-from diffurn.exact.conditionals import Conditional, conditional, merged
-from diffurn.exact.small import constants
-from urns import NEVER, SMALL, Urn
+from diffurn._fisher import constants, small
+from diffurn._fisher.conditionals import Conditional, conditional, merged
+from diffurn._fisher.urn import TiltedUrn
+from diffurn._kernels import dispatch as kernels
+from diffurn._numerics import tracing
+from support import oracles
+from support.urns import NEVER, SMALL, Urn
 
 pytestmark = pytest.mark.filterwarnings(
-    r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning", r"ignore:.*should not be instantiated.*:DeprecationWarning"
+    r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning",
+    r"ignore:.*should not be instantiated.*:DeprecationWarning",
 )
 
 EXTREME = (
@@ -47,32 +52,45 @@ EXTREME = (
     Urn("a-big-group-and-a-small-one", (900, 4), 902, (0.5, 1.5)),
     Urn("one-ball-each", (1,) * 12, 5, tuple(0.7 * i for i in range(12))),
 )
-TABLED = (*EXTREME, *[urn for urn in SMALL if small.composition_of(urn.group_sizes, urn.draws, (urn.groups,)) is not None][::3])
+TABLED = (
+    *EXTREME,
+    *[
+        urn
+        for urn in SMALL
+        if small.composition_of(urn.group_sizes, urn.draws, (urn.groups,)) is not None
+    ][::3],
+)
 every_urn = pytest.mark.parametrize("urn", TABLED, ids=str)
 
 
 def fisher(urn: Urn, device: torch.device, **others: Any) -> FisherHypergeometric:
     log_weights = torch.tensor(urn.log_weights, device=device, requires_grad=True)
-    distribution = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights, **others)
+    distribution = FisherHypergeometric(
+        urn.group_sizes, urn.draws, log_weights=log_weights, **others
+    )
     assert distribution._small(1) is not None
     return distribution
 
 
-def without_tables(monkeypatch: pytest.MonkeyPatch, *arguments: Any, **others: Any) -> FisherHypergeometric:
+def without_tables(
+    monkeypatch: pytest.MonkeyPatch, *arguments: Any, **others: Any
+) -> FisherHypergeometric:
     """The same urn on the general path."""
     with monkeypatch.context() as patch:
-        patch.setattr(diffurn.urn, "composition_of", lambda *_: None)
+        patch.setattr(diffurn._urn, "composition_of", lambda *_: None)
         return FisherHypergeometric(*arguments, **others)
 
 
-def assert_near(actual: Tensor, expected: Any, relative: float = 1e-10, absolute: float = 1e-300) -> None:
+def assert_near(
+    actual: Tensor, expected: Any, relative: float = 1e-10, absolute: float = 1e-300
+) -> None:
     wanted = torch.tensor([float(entry) for entry in expected], device=actual.device)
     torch.testing.assert_close(actual.detach(), wanted, rtol=relative, atol=absolute)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Accuracy, against the enumeration of all outcomes in sixty digits
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @every_urn
@@ -88,7 +106,9 @@ def test_means_sum_to_the_draws(urn: Urn, device: torch.device) -> None:
 @every_urn
 def test_variances_keep_nine_digits_of_the_largest(urn: Urn, device: torch.device) -> None:
     wanted = [float(oracles.enumeration(urn).moments().covariance[j, j]) for j in range(urn.groups)]
-    assert_near(fisher(urn, device).variance, wanted, relative=0, absolute=1e-9 * max(wanted) + 1e-120)
+    assert_near(
+        fisher(urn, device).variance, wanted, relative=0, absolute=1e-9 * max(wanted) + 1e-120
+    )
 
 
 @every_urn
@@ -100,34 +120,50 @@ def test_probabilities_of_outcomes_keep_ten_digits(urn: Urn, device: torch.devic
 
 
 @every_urn
-def test_slope_of_the_mean_is_the_covariance_to_nine_digits_of_its_largest_entry(urn: Urn, device: torch.device) -> None:
+def test_slope_of_the_mean_is_the_covariance_to_nine_digits_of_its_largest_entry(
+    urn: Urn, device: torch.device
+) -> None:
     """Also where the outcome is nearly sure, and the covariance below 1e-100."""
     distribution, wanted = fisher(urn, device), oracles.enumeration(urn).moments().covariance
     largest = max(abs(float(entry)) for entry in wanted.values())
-    rows = [torch.autograd.grad(entry, distribution.log_weights, retain_graph=True)[0] for entry in distribution.mean]
+    rows = [
+        torch.autograd.grad(entry, distribution.log_weights, retain_graph=True)[0]
+        for entry in distribution.mean
+    ]
     for (i, j), entry in wanted.items():
         if NEVER not in (urn.log_weights[i], urn.log_weights[j]):
             assert abs(float(rows[i][j]) - float(entry)) <= 1e-9 * largest + 1e-120
 
 
 @every_urn
-def test_rank_indicators_have_the_slope_of_exact_tail_probabilities(urn: Urn, device: torch.device) -> None:
+def test_rank_indicators_have_the_slope_of_exact_tail_probabilities(
+    urn: Urn, device: torch.device
+) -> None:
     group = urn.groups - 1
     law = small.SmallUrn.build(fisher(urn, device)._composition, fisher(urn, device).log_weights)
     order = small.with_first(group, urn.groups)
     tail = law.reordered(order).law().tail(urn.group_sizes[group])
     log_marginal = oracles.enumeration(urn).marginals()[group]
-    wanted = [sum(oracles.mp.exp(p) for x, p in log_marginal.items() if x >= i) for i in range(1, urn.group_sizes[group] + 1)]
+    wanted = [
+        sum(oracles.mp.exp(p) for x, p in log_marginal.items() if x >= i)
+        for i in range(1, urn.group_sizes[group] + 1)
+    ]
     assert_near(tail, wanted)
 
 
-@pytest.mark.parametrize("urn", [urn for urn in EXTREME if urn.largest_log_weight < 10 and urn.draws], ids=str)
-def test_derivatives_match_finite_differences_to_second_order(urn: Urn, device: torch.device) -> None:
+@pytest.mark.parametrize(
+    "urn", [urn for urn in EXTREME if urn.largest_log_weight < 10 and urn.draws], ids=str
+)
+def test_derivatives_match_finite_differences_to_second_order(
+    urn: Urn, device: torch.device
+) -> None:
     counts = torch.tensor(next(iter(oracles.enumeration(urn).log_probs)), device=device)
     leaf = torch.tensor(urn.log_weights, device=device).requires_grad_()
     for function in (
         lambda lw: FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=lw).mean,
-        lambda lw: FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=lw).log_prob(counts),
+        lambda lw: FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=lw).log_prob(
+            counts
+        ),
     ):
         assert torch.autograd.gradcheck(function, (leaf,))
         assert torch.autograd.gradgradcheck(function, (leaf,))
@@ -144,17 +180,28 @@ def test_urns_of_one_batch_may_differ(device: torch.device) -> None:
         for j in range(2):
             alone = FisherHypergeometric(sizes[i][j], draws[i][j], log_weights=log_weights[:, i, j])
             torch.testing.assert_close(urn.mean[:, i, j], alone.mean, rtol=1e-12, atol=1e-13)
-            torch.testing.assert_close(urn.log_prob(counts)[:, :, i, j], alone.log_prob(counts[:, :, i, j]), rtol=1e-12, atol=1e-12)
-    pairs = FisherHypergeometric([[3, 5], [9, 1]], [4, 6], log_weights=torch.zeros(2, 2, device=device))
+            torch.testing.assert_close(
+                urn.log_prob(counts)[:, :, i, j],
+                alone.log_prob(counts[:, :, i, j]),
+                rtol=1e-12,
+                atol=1e-12,
+            )
+    pairs = FisherHypergeometric(
+        [[3, 5], [9, 1]], [4, 6], log_weights=torch.zeros(2, 2, device=device)
+    )
     torch.testing.assert_close(pairs.mean, torch.tensor([[1.5, 2.5], [5.4, 0.6]], device=device))
     assert pairs.rank_indicators(0, (3,))[1].shape == (3, 2, 9)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Draws
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
-CHAINS = {"covariance": CovarianceST(), "gumbel": GumbelSoftmax(0.5), "gumbel-ordered": GumbelSoftmax(0.5, order=(3, 1, 0, 2))}
+CHAINS = {
+    "covariance": CovarianceST(),
+    "gumbel": GumbelSoftmax(0.5),
+    "gumbel-ordered": GumbelSoftmax(0.5, order=(3, 1, 0, 2)),
+}
 
 
 @pytest.mark.parametrize("estimator", CHAINS)
@@ -171,16 +218,25 @@ def test_draws_follow_the_law(estimator: str, device: torch.device) -> None:
         observed = (counts.unsqueeze(1) == outcomes).all(-1).sum(0)
         assert int(observed.sum()) == len(counts)
         rare = (expected < 5).nonzero().squeeze(-1)
-        pooled = [torch.cat([values[expected >= 5], values[rare].sum().reshape(1)]).cpu().numpy() for values in (observed, expected)]
+        pooled = [
+            torch.cat([values[expected >= 5], values[rare].sum().reshape(1)]).cpu().numpy()
+            for values in (observed, expected)
+        ]
         assert stats.chisquare(*pooled, sum_check=False).pvalue > 1e-6
 
 
 @pytest.mark.parametrize("parameter", ["weights", "log_weights"])
-def test_what_has_no_weight_is_never_drawn(parameter: str, device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_has_no_weight_is_never_drawn(
+    parameter: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Even if the uniform numbers are the smallest and the largest there are."""
     weights = torch.tensor([0.0, 1.0, 0.0, 2.0], device=device)
     for value in (0.0, 1 - 2.0**-53):
-        monkeypatch.setattr(torch, "rand", lambda *shape, value=value, **options: torch.full(*shape, value, **options))
+        monkeypatch.setattr(
+            torch,
+            "rand",
+            lambda *shape, value=value, **options: torch.full(*shape, value, **options),
+        )
         for order in ([0, 1, 2, 3], [1, 0, 3, 2]):
             values = weights[order] if parameter == "weights" else weights[order].log()
             counts = FisherHypergeometric([3, 4, 5, 2], 3, **{parameter: values}).sample((2,))
@@ -189,18 +245,25 @@ def test_what_has_no_weight_is_never_drawn(parameter: str, device: torch.device,
             assert bool((two[:, weights[order][:2] == 0] == 0).all())
 
 
-def test_the_chain_of_two_groups_equals_the_general_one_under_the_same_noise(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_chain_of_two_groups_equals_the_general_one_under_the_same_noise(
+    device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
     start = torch.randn(30, 2, device=device)
     for conditionals in ("exact", "merged"):
         found = []
         for build in (FisherHypergeometric, lambda *a, **k: without_tables(monkeypatch, *a, **k)):
             leaf = start.clone().requires_grad_()
-            urn = build([7, 9], 8, log_weights=leaf, estimator=GumbelSoftmax(0.7, conditionals=conditionals))
+            urn = build(
+                [7, 9], 8, log_weights=leaf, estimator=GumbelSoftmax(0.7, conditionals=conditionals)
+            )
             torch.manual_seed(1)
             counts, indicators = urn.rank_indicators(0, (4,))
             torch.manual_seed(1)
             drawn = urn.rsample((4,))
-            upstream = [torch.linspace(-1, 2, part.numel(), device=device).reshape(part.shape) for part in (counts, indicators, drawn)]
+            upstream = [
+                torch.linspace(-1, 2, part.numel(), device=device).reshape(part.shape)
+                for part in (counts, indicators, drawn)
+            ]
             torch.autograd.backward([counts, indicators, drawn], upstream)
             found.append((counts.detach(), indicators.detach(), drawn.detach(), leaf.grad))
         torch.testing.assert_close(*found, rtol=1e-11, atol=1e-11)
@@ -211,29 +274,52 @@ def normalized(law: Conditional, counts: int) -> Tensor:
     index = law.lowest.unsqueeze(-1) + law.steps
     inside = law.log_weights > -torch.inf
     probability = law.log_weights.softmax(-1)
-    return torch.zeros(*law.lowest.shape, counts + 1).scatter_add(-1, (index * inside).to(torch.int64), probability * inside)
+    return torch.zeros(*law.lowest.shape, counts + 1).scatter_add(
+        -1, (index * inside).to(torch.int64), probability * inside
+    )
 
 
 @pytest.mark.parametrize("is_merged", [False, True], ids=["exact", "merged"])
 @pytest.mark.parametrize("group", [0, 1, 2])
-def test_conditional_laws_and_their_slopes_are_those_of_the_general_chain(is_merged: bool, group: int) -> None:
+def test_conditional_laws_and_their_slopes_are_those_of_the_general_chain(
+    is_merged: bool, group: int
+) -> None:
     """With them, and the same noise, every step of the two chains is the same."""
     sizes, draws, rows = (4, 3, 5, 6), 8, 40
     start = torch.randn(rows, 4)
-    left = torch.full((rows,), float(draws)) if group == 0 else torch.randint(6 * (group == 1), 12 - 4 * group, (rows,)).to(start.dtype)
+    left = (
+        torch.full((rows,), float(draws))
+        if group == 0
+        else torch.randint(6 * (group == 1), 12 - 4 * group, (rows,)).to(start.dtype)
+    )
     upstream, found = torch.randn(rows, 7), []
     for tabled in (True, False):
-        log_weights, draws_left = start.clone().requires_grad_(), left.clone().requires_grad_(group > 0)
+        log_weights, draws_left = (
+            start.clone().requires_grad_(),
+            left.clone().requires_grad_(group > 0),
+        )
         if tabled:
             urn = small.SmallUrn.build(small.composition_of(sizes, draws, (4,)), log_weights)
             law = small.Chain.build(urn, is_merged).conditional(group, draws_left)
         else:
             balls = torch.tensor(sizes, dtype=start.dtype).expand(rows, -1)
             later = log_weights[:, group + 1 :], balls[:, group + 1 :]
-            law = conditional(log_weights[:, group], balls[:, group], *(merged(*later) if is_merged else later), draws_left, 38.0)
+            law = conditional(
+                log_weights[:, group],
+                balls[:, group],
+                *(merged(*later) if is_merged else later),
+                draws_left,
+                38.0,
+            )
         probability = normalized(law, 6)
         probability.backward(upstream)
-        found.append((probability.detach(), log_weights.grad, draws_left.grad if group else torch.zeros(rows)))
+        found.append(
+            (
+                probability.detach(),
+                log_weights.grad,
+                draws_left.grad if group else torch.zeros(rows),
+            )
+        )
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-11)
 
 
@@ -254,14 +340,20 @@ def test_an_estimator_that_does_not_know_small_urns_gets_a_tilted_one(device: to
     assert bool(urn.support.check(urn.rsample((3,))).all())
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Which urns
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
     ("sizes", "draws"),
-    [([3, 5], 4), ((3, 5), 4), (torch.tensor([3, 5]), torch.tensor(4)), (np.array([3, 5]), np.int64(4)), ([3.0, 5.0], 4.0)],
+    [
+        ([3, 5], 4),
+        ((3, 5), 4),
+        (torch.tensor([3, 5]), torch.tensor(4)),
+        (np.array([3, 5]), np.int64(4)),
+        ([3.0, 5.0], 4.0),
+    ],
     ids=["list", "tuple", "tensor", "numpy", "float"],
 )
 def test_sizes_on_the_host_are_known(sizes: Any, draws: Any) -> None:
@@ -301,7 +393,9 @@ def test_an_impossible_urn_that_was_not_checked_is_nan(distribution: type[Distri
     impossible = distribution([5, 5], 8, weights=torch.tensor([1.0, 0.0]), validate_args=False)
     assert impossible.sample((3,)).isnan().all()
     assert impossible.mean.isnan().all()
-    assert distribution([5, 5], 5, weights=torch.tensor([1.0, 0.0]), validate_args=False).sample().tolist() == [5.0, 0.0]
+    assert distribution(
+        [5, 5], 5, weights=torch.tensor([1.0, 0.0]), validate_args=False
+    ).sample().tolist() == [5.0, 0.0]
 
 
 def test_many_draws_and_large_batches_take_the_general_path(device: torch.device) -> None:
@@ -319,7 +413,9 @@ def test_constants_made_in_inference_mode_serve_training() -> None:
     assert leaf.grad is not None
 
 
-def test_old_constants_are_forgotten_unless_a_graph_was_captured_with_them(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_old_constants_are_forgotten_unless_a_graph_was_captured_with_them(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(constants, "_REMEMBERED", 2)
     device, made = torch.device("cpu"), [small.composition_of([500, i], 1, (2,)) for i in range(4)]
     kept = small.constant("pair", made[0], device)
@@ -330,9 +426,9 @@ def test_old_constants_are_forgotten_unless_a_graph_was_captured_with_them(monke
     assert any(tensor is kept for tensor in constants._captured.values())
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Training steps
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 ESTIMATORS: dict[str, Any] = {
     "covariance": CovarianceST(),
@@ -354,22 +450,39 @@ def steps(sizes: Sequence[int], draws: Any) -> dict[str, Callable[[Tensor], Tens
 
     found: dict[str, Callable[[Tensor], Tensor]] = {
         "mean": lambda log_weights: urn(log_weights).mean,
-        "sample, log_prob": lambda log_weights: urn(log_weights).log_prob(urn(log_weights.detach()).sample()),
+        "sample, log_prob": lambda log_weights: urn(log_weights).log_prob(
+            urn(log_weights.detach()).sample()
+        ),
     }
     for name, estimator in ESTIMATORS.items():
         if name != "relaxed" or len(sizes) == 2:
-            found[f"rsample {name}"] = lambda log_weights, estimator=estimator: urn(log_weights, estimator).rsample((2,))
+            found[f"rsample {name}"] = lambda log_weights, estimator=estimator: urn(
+                log_weights, estimator
+            ).rsample((2,))
             found[f"rank_indicators {name}"] = ranks(estimator)
-    found["rsample of Wallenius"] = lambda log_weights: WalleniusHypergeometric(sizes, draws, log_weights=log_weights).rsample((2,))
+    found["rsample of Wallenius"] = lambda log_weights: WalleniusHypergeometric(
+        sizes, draws, log_weights=log_weights
+    ).rsample((2,))
     return found
 
 
 class NoHost(TorchDispatchMode):
     """Fails where numbers travel between host and device, or where a shape would depend on them."""
 
-    forbidden = ("_local_scalar_dense", "nonzero", "masked_select", "equal", "unique", "lift_fresh", "bincount", "repeat_interleave.Tensor")
+    forbidden = (
+        "_local_scalar_dense",
+        "nonzero",
+        "masked_select",
+        "equal",
+        "unique",
+        "lift_fresh",
+        "bincount",
+        "repeat_interleave.Tensor",
+    )
 
-    def __torch_dispatch__(self, function: Any, types: Any, arguments: Any = (), options: Any = None) -> Any:
+    def __torch_dispatch__(
+        self, function: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
         name = function.name().removeprefix("aten::")
         assert not name.startswith(self.forbidden), name
         result = function(*arguments, **(options or {}))
@@ -379,8 +492,12 @@ class NoHost(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("sizes", [torch.tensor([10, 10]), [4, 3, 5, 2]], ids=["tensor", "list"])
-def test_a_captured_step_never_waits_for_the_host(sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """On a device without numbers every look at one would fail; constants are ready after the warm-up that CUDA graphs need anyhow."""
+def test_a_captured_step_never_waits_for_the_host(
+    sizes: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a device without numbers every look at one would fail; constants are ready after the
+    warm-up that CUDA graphs need anyhow.
+    """
     monkeypatch.setattr(tracing, "is_capturing", lambda: True)
     log_weights = torch.zeros(64, len(sizes), device="meta", requires_grad=True)
     for function in steps(sizes, 7).values():
@@ -390,24 +507,33 @@ def test_a_captured_step_never_waits_for_the_host(sizes: Any, monkeypatch: pytes
             torch.autograd.grad(result, log_weights, torch.empty_like(result))
 
 
-def values_and_gradient(step: Callable[[Tensor], Tensor], log_weights: Tensor, seed: int) -> tuple[Tensor, Tensor]:
+def values_and_gradient(
+    step: Callable[[Tensor], Tensor], log_weights: Tensor, seed: int
+) -> tuple[Tensor, Tensor]:
     leaf = log_weights.clone().requires_grad_()
     torch.manual_seed(seed)
     result = step(leaf)
-    result.backward(torch.linspace(-1, 2, result.numel(), device=result.device).reshape(result.shape))
+    result.backward(
+        torch.linspace(-1, 2, result.numel(), device=result.device).reshape(result.shape)
+    )
     assert leaf.grad is not None
     return result.detach(), leaf.grad
 
 
-def assert_compiles(function: Callable[[Tensor], Tensor], log_weights: Tensor, backend: str) -> None:
+def assert_compiles(
+    function: Callable[[Tensor], Tensor], log_weights: Tensor, backend: str
+) -> None:
     """In one graph, with the draws and the gradient of the uncompiled step."""
     torch.compiler.reset()
     compiled = torch.compile(function, fullgraph=True, backend=backend)
     with pytest.MonkeyPatch.context() as patch:
-        # Compiled steps launch no Triton kernels; on a GPU those make other draws from the same seed.
+        # Compiled steps launch no Triton kernels; on a GPU those make other draws from the same
+        # seed.
         patch.setattr(kernels, "has_kernels", lambda device: False)
         expected = values_and_gradient(function, log_weights, seed=3)
-    torch.testing.assert_close(values_and_gradient(compiled, log_weights, seed=3), expected, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(
+        values_and_gradient(compiled, log_weights, seed=3), expected, rtol=1e-10, atol=1e-10
+    )
 
 
 QUICK = {
@@ -417,33 +543,54 @@ QUICK = {
 COMPILED = [(sizes, name) for sizes in ((10, 10), (4, 3, 5, 2)) for name in steps(sizes, 7)]
 
 
-@pytest.mark.parametrize(("sizes", "name"), [(s, n) for s, n in COMPILED if n in QUICK[len(s)]], ids=str)
-def test_steps_compile_in_one_graph(sizes: tuple[int, ...], name: str, device: torch.device) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "name"), [(s, n) for s, n in COMPILED if n in QUICK[len(s)]], ids=str
+)
+def test_steps_compile_in_one_graph(
+    sizes: tuple[int, ...], name: str, device: torch.device
+) -> None:
     assert_compiles(steps(sizes, 7)[name], torch.randn(8, len(sizes), device=device), "aot_eager")
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("sizes", "name"), COMPILED, ids=str)
-def test_every_step_compiles_in_one_graph(sizes: tuple[int, ...], name: str, device: torch.device) -> None:
+def test_every_step_compiles_in_one_graph(
+    sizes: tuple[int, ...], name: str, device: torch.device
+) -> None:
     assert_compiles(steps(sizes, 7)[name], torch.randn(8, len(sizes), device=device), "aot_eager")
 
 
 @pytest.mark.slow
 @pytest.mark.needs("C++")
-@pytest.mark.parametrize(("sizes", "name"), [(s, n) for s, n in COMPILED if n in QUICK[len(s)]], ids=str)
-def test_steps_compile_to_machine_code(sizes: tuple[int, ...], name: str, device: torch.device) -> None:
+@pytest.mark.parametrize(
+    ("sizes", "name"), [(s, n) for s, n in COMPILED if n in QUICK[len(s)]], ids=str
+)
+def test_steps_compile_to_machine_code(
+    sizes: tuple[int, ...], name: str, device: torch.device
+) -> None:
     config = importlib.import_module("torch._inductor.config")
     with config.patch(fallback_random=True):  # the draws of the uncompiled step
-        assert_compiles(steps(sizes, 7)[name], torch.randn(8, len(sizes), device=device), "inductor")
+        assert_compiles(
+            steps(sizes, 7)[name], torch.randn(8, len(sizes), device=device), "inductor"
+        )
 
 
 @pytest.mark.parametrize("sizes", [(10, 10), (4, 3, 5, 2)], ids=str)
-def test_compiled_gradients_do_not_depend_on_the_draws(sizes: tuple[int, ...], device: torch.device) -> None:
-    """The gradient of `CovarianceST` depends on the weights alone; on a GPU the uncompiled step draws by Triton kernels."""
+def test_compiled_gradients_do_not_depend_on_the_draws(
+    sizes: tuple[int, ...], device: torch.device
+) -> None:
+    """The gradient of `CovarianceST` depends on the weights alone; on a GPU the uncompiled step
+    draws by Triton kernels.
+    """
     torch.compiler.reset()
-    step, log_weights = steps(sizes, 7)["rsample covariance"], torch.randn(8, len(sizes), device=device)
+    step, log_weights = (
+        steps(sizes, 7)["rsample covariance"],
+        torch.randn(8, len(sizes), device=device),
+    )
     compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
-    (draws, gradient), (others, expected) = (values_and_gradient(f, log_weights, seed) for f, seed in ((compiled, 3), (step, 4)))
+    (draws, gradient), (others, expected) = (
+        values_and_gradient(f, log_weights, seed) for f, seed in ((compiled, 3), (step, 4))
+    )
     assert not torch.equal(draws, others)
     assert bool((draws.sum(-1) == 7).all())
     assert bool((others.sum(-1) == 7).all())

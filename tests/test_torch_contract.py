@@ -1,4 +1,6 @@
-"""The torch contract: shapes, dtypes, copies and batches in pieces; transforms and compilation are in test_torch_transforms.py."""
+"""The torch contract: shapes, dtypes, copies and batches in pieces; transforms and compilation are
+in test_torch_transforms.py.
+"""
 
 from __future__ import annotations
 
@@ -16,8 +18,8 @@ from torch.distributions import Distribution, Independent, kl_divergence
 
 import diffurn
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
-from diffurn.exact.chunks import in_chunks
-from distributions import assert_dtype
+from diffurn._numerics.batching import in_chunks
+from support.distributions import assert_dtype
 
 SIZES, DRAWS, LOG_WEIGHTS, COUNTS = [3, 5, 4], 5, [0.3, -0.7, 0.1], [1.0, 3.0, 1.0]
 
@@ -36,14 +38,17 @@ class Example:
 
 
 EXAMPLES = (Example(FisherHypergeometric),)
-# It has no mode, entropy, divergence or compiled form; the rest of its contract is in test_wallenius_contract.py.
+# It has no mode, entropy, divergence or compiled form; the rest of its contract is in
+# test_wallenius_contract.py.
 ELSEWHERE = {WalleniusHypergeometric}
 every_distribution = pytest.mark.parametrize("example", EXAMPLES, ids=str)
 
 
 def test_every_public_distribution_has_an_example() -> None:
     public = [getattr(diffurn, name) for name in diffurn.__all__]
-    distributions = {thing for thing in public if isinstance(thing, type) and issubclass(thing, Distribution)}
+    distributions = {
+        thing for thing in public if isinstance(thing, type) and issubclass(thing, Distribution)
+    }
     assert distributions == {example.distribution for example in EXAMPLES} | ELSEWHERE
 
 
@@ -84,9 +89,9 @@ def assert_same(actual: Any, expected: Any, tolerance: float = 1e-12) -> None:
     torch.testing.assert_close(actual, expected, rtol=tolerance, atol=tolerance)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Shapes
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 BROADCASTS = {
     # shapes of group_sizes, draws and log_weights, and the batch shape they make
@@ -112,14 +117,19 @@ def test_all_arguments_broadcast(case: str, example: Example, device: torch.devi
     assert urn.batch_shape == batch
     assert urn.event_shape == (3,)
     found = results(urn)
-    assert {name: tuple(result.shape) for name, result in found.items()} == {name: (*batch, *event) for name, event in EVENT_SHAPES.items()}
+    assert {name: tuple(result.shape) for name, result in found.items()} == {
+        name: (*batch, *event) for name, event in EVENT_SHAPES.items()
+    }
     for shape in ((), (7,), (2, 3), (0,)):
         for counts in (urn.sample(shape), urn.rsample(shape)):
             assert counts.shape == (*shape, *batch, 3)
             assert urn.log_prob(counts).shape == (*shape, *batch)
             assert torch.equal(counts.sum(-1), urn.draws.to(counts.dtype).expand(counts.shape[:-1]))
     # every urn of the batch is what it would be alone
-    flat = [values.reshape(-1, *values.shape[len(batch) :]) for values in (urn.log_weights, urn.group_sizes, urn.draws)]
+    flat = [
+        values.reshape(-1, *values.shape[len(batch) :])
+        for values in (urn.log_weights, urn.group_sizes, urn.draws)
+    ]
     for i, (log_weight, size, number) in enumerate(zip(*flat, strict=True)):
         alone = results(example.build(log_weight, size, number))
         for name, result in found.items():
@@ -143,7 +153,9 @@ def test_expanding_is_building_with_a_larger_batch(example: Example, device: tor
 
 @every_distribution
 @pytest.mark.parametrize("parameter", ["weights", "log_weights"])
-def test_an_expanded_urn_sends_gradients_to_the_same_weights(parameter: str, example: Example, device: torch.device) -> None:
+def test_an_expanded_urn_sends_gradients_to_the_same_weights(
+    parameter: str, example: Example, device: torch.device
+) -> None:
     leaf = torch.tensor([0.5, 1.5, 1.0], device=device, requires_grad=True)
     urn = example.distribution(SIZES, DRAWS, **{parameter: leaf})
     (alone,) = torch.autograd.grad(urn.mean[0], leaf)
@@ -157,7 +169,11 @@ EMPTY: dict[str, Callable[[list[int]], tuple[Any, Any, tuple[int, ...]]]] = {
     "draws": lambda sizes: (sizes, torch.zeros(0, dtype=torch.int64), (3,)),
     "list-of-draws": lambda sizes: (sizes, [], (3,)),
     "sizes": lambda sizes: (torch.zeros(0, 3, dtype=torch.int64), DRAWS, (3,)),
-    "all": lambda sizes: (torch.zeros(0, 3, dtype=torch.int64), torch.zeros(0, dtype=torch.int64), (0, 3)),
+    "all": lambda sizes: (
+        torch.zeros(0, 3, dtype=torch.int64),
+        torch.zeros(0, dtype=torch.int64),
+        (0, 3),
+    ),
     "weights-beside-one-number-of-draws": lambda sizes: (sizes, [DRAWS], (0, 3)),
 }
 
@@ -182,9 +198,15 @@ def test_an_empty_batch_has_empty_results(empty: str, large: bool, device: torch
         urn.enumerate_support()
 
 
-@pytest.mark.parametrize("estimator", [diffurn.CovarianceST(), diffurn.GumbelSoftmax()], ids=lambda estimator: type(estimator).__name__)
+@pytest.mark.parametrize(
+    "estimator",
+    [diffurn.CovarianceST(), diffurn.GumbelSoftmax()],
+    ids=lambda estimator: type(estimator).__name__,
+)
 @pytest.mark.parametrize("empty", EMPTY)
-def test_rank_indicators_of_an_empty_batch_are_empty(empty: str, estimator: Any, device: torch.device) -> None:
+def test_rank_indicators_of_an_empty_batch_are_empty(
+    empty: str, estimator: Any, device: torch.device
+) -> None:
     sizes, draws, shape = EMPTY[empty](SIZES)
     counts, indicators = FisherHypergeometric(
         sizes, draws, log_weights=torch.zeros(shape, device=device), estimator=estimator
@@ -209,11 +231,17 @@ def test_independent_urns_are_one_distribution(example: Example, device: torch.d
 
 @every_distribution
 def test_divergence_is_registered_and_broadcasts(example: Example, device: torch.device) -> None:
-    p, q = example.build(torch.randn(4, 1, 3, device=device)), example.build(torch.randn(5, 3, device=device))
+    p, q = (
+        example.build(torch.randn(4, 1, 3, device=device)),
+        example.build(torch.randn(5, 3, device=device)),
+    )
     divergence = kl_divergence(p, q)
     assert divergence.shape == (4, 5)
     assert bool((divergence > 0).all())
-    assert_same(divergence[2, 3], kl_divergence(example.build(p.log_weights[2, 0]), example.build(q.log_weights[3])))
+    assert_same(
+        divergence[2, 3],
+        kl_divergence(example.build(p.log_weights[2, 0]), example.build(q.log_weights[3])),
+    )
 
 
 @every_distribution
@@ -225,24 +253,42 @@ def test_repr_shows_the_shapes_of_what_was_given(example: Example, device: torch
 
 
 @every_distribution
-def test_torch_finds_the_constraints_of_every_argument(example: Example, device: torch.device) -> None:
+def test_torch_finds_the_constraints_of_every_argument(
+    example: Example, device: torch.device
+) -> None:
     urn = example.build(torch.tensor([0.0, -torch.inf, 1.0], device=device))
     for name in ("group_sizes", "draws", "weights", "log_weights"):
-        assert bool(example.distribution.arg_constraints[name].check(getattr(urn, name)).all()), name
-    assert not bool(example.distribution.arg_constraints["log_weights"].check(torch.tensor([0.0, torch.inf], device=device)))
-    assert not bool(example.distribution.arg_constraints["weights"].check(torch.tensor([0.0, -1.0], device=device)))
+        assert bool(example.distribution.arg_constraints[name].check(getattr(urn, name)).all()), (
+            name
+        )
+    assert not bool(
+        example.distribution.arg_constraints["log_weights"].check(
+            torch.tensor([0.0, torch.inf], device=device)
+        )
+    )
+    assert not bool(
+        example.distribution.arg_constraints["weights"].check(
+            torch.tensor([0.0, -1.0], device=device)
+        )
+    )
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Dtypes and kinds of input
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @every_distribution
 @pytest.mark.parametrize("parameter", ["weights", "log_weights"])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str)
-def test_every_result_has_the_dtype_of_the_weights(dtype: torch.dtype, parameter: str, example: Example, device: torch.device) -> None:
-    values = torch.tensor([0.5, 1.5, 1.0], dtype=dtype, device=device)  # the same number in every dtype
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.float64, torch.float16, torch.bfloat16], ids=str
+)
+def test_every_result_has_the_dtype_of_the_weights(
+    dtype: torch.dtype, parameter: str, example: Example, device: torch.device
+) -> None:
+    values = torch.tensor(
+        [0.5, 1.5, 1.0], dtype=dtype, device=device
+    )  # the same number in every dtype
     urn = example.distribution(SIZES, DRAWS, **{parameter: values})
     reference = results(example.distribution(SIZES, DRAWS, **{parameter: values.double()}))
     assert urn.dtype == dtype
@@ -258,23 +304,44 @@ def test_plain_numbers_take_torchs_default_dtype(default: torch.dtype, example: 
 
 
 @every_distribution
-@pytest.mark.parametrize("kind", [list, tuple, np.array, torch.tensor], ids=["list", "tuple", "numpy", "tensor"])
-def test_lists_tuples_arrays_and_tensors_mean_the_same(kind: Callable[[Any], Any], example: Example) -> None:
+@pytest.mark.parametrize(
+    "kind", [list, tuple, np.array, torch.tensor], ids=["list", "tuple", "numpy", "tensor"]
+)
+def test_lists_tuples_arrays_and_tensors_mean_the_same(
+    kind: Callable[[Any], Any], example: Example
+) -> None:
     urn = example.distribution(kind(SIZES), DRAWS, log_weights=kind(LOG_WEIGHTS))
     expected = example.build(torch.tensor(LOG_WEIGHTS), torch.tensor(SIZES), torch.tensor(DRAWS))
     assert_same(results(urn), results(expected))
     assert_same(urn.log_prob(kind(COUNTS)), expected.log_prob(torch.tensor(COUNTS)))
-    assert_same(urn.marginal_log_prob(kind(COUNTS)), expected.marginal_log_prob(torch.tensor(COUNTS)))
+    assert_same(
+        urn.marginal_log_prob(kind(COUNTS)), expected.marginal_log_prob(torch.tensor(COUNTS))
+    )
 
 
-INTEGER_DTYPES = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.float64, torch.float32, torch.float16)
+INTEGER_DTYPES = (
+    torch.int64,
+    torch.int32,
+    torch.int16,
+    torch.int8,
+    torch.uint8,
+    torch.float64,
+    torch.float32,
+    torch.float16,
+)
 
 
 @every_distribution
 @pytest.mark.parametrize("dtype", INTEGER_DTYPES, ids=str)
-def test_sizes_draws_and_counts_may_have_any_dtype_that_holds_integers(dtype: torch.dtype, example: Example, device: torch.device) -> None:
+def test_sizes_draws_and_counts_may_have_any_dtype_that_holds_integers(
+    dtype: torch.dtype, example: Example, device: torch.device
+) -> None:
     log_weights = torch.tensor(LOG_WEIGHTS, device=device)
-    urn = example.build(log_weights, torch.tensor(SIZES, dtype=dtype, device=device), torch.tensor(DRAWS, dtype=dtype, device=device))
+    urn = example.build(
+        log_weights,
+        torch.tensor(SIZES, dtype=dtype, device=device),
+        torch.tensor(DRAWS, dtype=dtype, device=device),
+    )
     assert urn.group_sizes.dtype == torch.int64
     assert urn.draws.dtype == torch.int64
     assert_same(urn.mean, example.build(log_weights).mean)
@@ -283,17 +350,32 @@ def test_sizes_draws_and_counts_may_have_any_dtype_that_holds_integers(dtype: to
 
 
 @every_distribution
-@pytest.mark.parametrize("dtype", [np.int64, np.int32, np.uint8, np.float32], ids=lambda dtype: dtype.__name__)
-def test_numpy_arrays_of_counts_may_have_any_dtype(dtype: Any, example: Example, device: torch.device) -> None:
+@pytest.mark.parametrize(
+    "dtype", [np.int64, np.int32, np.uint8, np.float32], ids=lambda dtype: dtype.__name__
+)
+def test_numpy_arrays_of_counts_may_have_any_dtype(
+    dtype: Any, example: Example, device: torch.device
+) -> None:
     log_weights = torch.tensor(LOG_WEIGHTS, device=device)
     urn = example.build(log_weights, np.array(SIZES, dtype=dtype), dtype(DRAWS))
     assert_same(urn.mean, example.build(log_weights).mean)
 
 
 @every_distribution
-def test_everything_is_computed_where_the_weights_are(example: Example, device: torch.device) -> None:
-    urn = example.build(torch.tensor(LOG_WEIGHTS, device=device))  # sizes and draws are plain numbers
-    for result in (*results(urn).values(), urn.sample((3,)), urn.rsample((3,)), urn.enumerate_support(), urn.group_sizes, urn.draws):
+def test_everything_is_computed_where_the_weights_are(
+    example: Example, device: torch.device
+) -> None:
+    urn = example.build(
+        torch.tensor(LOG_WEIGHTS, device=device)
+    )  # sizes and draws are plain numbers
+    for result in (
+        *results(urn).values(),
+        urn.sample((3,)),
+        urn.rsample((3,)),
+        urn.enumerate_support(),
+        urn.group_sizes,
+        urn.draws,
+    ):
         assert result.device.type == device.type
 
 
@@ -308,9 +390,9 @@ def test_draws_follow_torchs_generator(example: Example, device: torch.device) -
     assert not torch.equal(first, urn.sample((100,)))
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Copies
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 COPIES: dict[str, Callable[[Any], Any]] = {
     "deepcopy": copy.deepcopy,
@@ -324,10 +406,19 @@ COPIES: dict[str, Callable[[Any], Any]] = {
 @pytest.mark.parametrize("requires_grad", [False, True], ids=["constant", "learned"])
 @pytest.mark.parametrize("parameter", ["weights", "log_weights"])
 @pytest.mark.parametrize("way", COPIES)
-def test_copies_are_equal(way: str, parameter: str, requires_grad: bool, used: bool, example: Example, device: torch.device) -> None:
+def test_copies_are_equal(
+    way: str,
+    parameter: str,
+    requires_grad: bool,
+    used: bool,
+    example: Example,
+    device: torch.device,
+) -> None:
     values = torch.tensor([0.5, 1.5, 1.0], device=device, requires_grad=requires_grad)
     urn = example.distribution(SIZES, DRAWS, **{parameter: values})
-    expected = results(urn) if used else results(example.distribution(SIZES, DRAWS, **{parameter: values}))
+    expected = (
+        results(urn) if used else results(example.distribution(SIZES, DRAWS, **{parameter: values}))
+    )
     twin = COPIES[way](urn)
     assert type(twin) is type(urn)
     assert repr(twin) == repr(urn)
@@ -338,7 +429,8 @@ def test_copies_are_equal(way: str, parameter: str, requires_grad: bool, used: b
 
 @every_distribution
 def test_weights_changed_in_place_are_seen(example: Example, device: torch.device) -> None:
-    # an optimiser steps in place; an urn that was built once and used before must not answer from its old weights
+    # an optimiser steps in place; an urn that was built once and used before must not answer from
+    # its old weights
     sizes, new = [200, 200, 200], torch.tensor([8.0, 0.0, -8.0], device=device)
     log_weights = torch.zeros(3, device=device)
     urn = example.build(log_weights, sizes, 180)
@@ -348,9 +440,9 @@ def test_weights_changed_in_place_are_seen(example: Example, device: torch.devic
     assert_same(urn.mean, example.build(new, sizes, 180).mean)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Chunks
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @every_distribution
@@ -364,7 +456,9 @@ def test_a_long_batch_equals_its_pieces(example: Example, device: torch.device) 
         leaf = log_weights[piece].clone().requires_grad_()
         urn = example.build(leaf, sizes[piece], draws[piece])
         found = results(urn)
-        torch.autograd.backward([found["log_prob"].sum(), (found["mean"] * sizes[piece]).sum(), found["entropy"].sum()])
+        torch.autograd.backward(
+            [found["log_prob"].sum(), (found["mean"] * sizes[piece]).sum(), found["entropy"].sum()]
+        )
         assert leaf.grad is not None
         return {name: result.detach() for name, result in found.items()}, leaf.grad
 

@@ -12,22 +12,22 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric, score_surrogate
-from diffurn.exact import race
-from diffurn.exact.small import one_by_one
-from distributions import assert_possible, wallenius
-from goodness import chi_square_p_value
+from diffurn._wallenius import sampling as race
+from diffurn._wallenius import sequential as one_by_one
+from support import wallenius_oracles as oracles
+from support.distributions import assert_possible, wallenius
+from support.goodness import chi_square_p_value
+from support.urns import NEVER, Urn
+from support.wallenius_oracles import LARGE, SMALL, Balls, draw_by_draw, large_law
 from test_wallenius_moments import BELLS, assert_within, exact_jacobian
-from urns import NEVER, Urn
-from wallenius_oracles import LARGE, SMALL, Balls, draw_by_draw, large_law
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Draws
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
-# The seeds are fixed, so a test that passes always passes. With a fresh seed and a right sampler, FALSE_ALARM is the probability that any
-# of the p-values below is too small; they share it evenly.
+# The seeds are fixed, so a test that passes always passes. With a fresh seed and a right sampler,
+# FALSE_ALARM is the probability that any of the p-values below is too small; they share it evenly.
 FALSE_ALARM = 1e-4
 DRAWN = tuple(urn for urn in SMALL if len(draw_by_draw(Balls.of_urn(urn)).law) > 1)
 MIXED_URNS, LARGE_DRAWN = 24, BELLS[:5]
@@ -47,7 +47,9 @@ def p_value(counts: Tensor, law: oracles.DrawByDraw) -> float:
 @pytest.mark.parametrize("follows_balls", [True, False])
 @pytest.mark.parametrize("regime", ["many-draws-of-one-urn", "one-draw-of-each-copy"])
 @pytest.mark.parametrize("urn", DRAWN, ids=str)
-def test_draws_follow_the_law(urn: Urn, regime: str, follows_balls: bool, device: torch.device) -> None:
+def test_draws_follow_the_law(
+    urn: Urn, regime: str, follows_balls: bool, device: torch.device
+) -> None:
     number = 20_000
     copies, sample_shape = ((), (number,)) if regime == "many-draws-of-one-urn" else ((number,), ())
     counts = wallenius(urn, device, copies=copies, follows_balls=follows_balls).sample(sample_shape)
@@ -58,10 +60,17 @@ def test_draws_follow_the_law(urn: Urn, regime: str, follows_balls: bool, device
 def test_small_urns_run_no_race(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
     raced, followed = [], []
     race_, draw = race.draw_by_race, one_by_one.draw
-    monkeypatch.setattr(race, "draw_by_race", lambda *urns: raced.append(len(urns[0])) or race_(*urns))
-    monkeypatch.setattr(one_by_one, "draw", lambda small, *urns: followed.append(len(urns[0])) or draw(small, *urns))
+    monkeypatch.setattr(
+        race, "draw_by_race", lambda *urns: raced.append(len(urns[0])) or race_(*urns)
+    )
+    monkeypatch.setattr(
+        one_by_one, "draw", lambda small, *urns: followed.append(len(urns[0])) or draw(small, *urns)
+    )
     weights = torch.tensor([1.0, 3.0, 0.5], device=device)
-    few, many = WalleniusHypergeometric([4, 3, 5], 6, weights=weights), WalleniusHypergeometric([4000, 3000, 5000], 6000, weights=weights)
+    few, many = (
+        WalleniusHypergeometric([4, 3, 5], 6, weights=weights),
+        WalleniusHypergeometric([4000, 3000, 5000], 6000, weights=weights),
+    )
     unknown = wallenius(Urn("unknown", (4, 3, 5), 6, (0.0, 1.0, -1.0)), device, follows_balls=False)
     few.sample((3000,))
     unknown.sample((3000,))
@@ -75,28 +84,45 @@ def test_small_urns_run_no_race(device: torch.device, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("scale", [1, 1000])
-def test_an_impossible_urn_that_was_not_checked_has_draws_of_nan(scale: int, device: torch.device) -> None:
+def test_an_impossible_urn_that_was_not_checked_has_draws_of_nan(
+    scale: int, device: torch.device
+) -> None:
     """Balls of weight zero do not count."""
     weights = torch.tensor([1.0, 0.0], device=device)
-    urn = WalleniusHypergeometric([3 * scale, 4 * scale], 5 * scale, weights=weights, validate_args=False)
+    urn = WalleniusHypergeometric(
+        [3 * scale, 4 * scale], 5 * scale, weights=weights, validate_args=False
+    )
     assert urn.sample((2,)).isnan().all()
 
 
 @pytest.mark.parametrize("follows_balls", [True, False])
 @pytest.mark.parametrize(
     ("sizes", "draws", "log_weights", "only"),
-    [((4, 3), 7, (0.0, 0.7), [4, 3]), ((4, 3), 0, (0.0, 0.7), [0, 0]), ((4, 3, 2), 6, (0.0, NEVER, 0.7), [4, 0, 2])],
+    [
+        ((4, 3), 7, (0.0, 0.7), [4, 3]),
+        ((4, 3), 0, (0.0, 0.7), [0, 0]),
+        ((4, 3, 2), 6, (0.0, NEVER, 0.7), [4, 0, 2]),
+    ],
 )
 def test_many_draws_of_a_sure_outcome_are_that_outcome(
-    sizes: tuple[int, ...], draws: int, log_weights: tuple[float, ...], only: list[int], follows_balls: bool, device: torch.device
+    sizes: tuple[int, ...],
+    draws: int,
+    log_weights: tuple[float, ...],
+    only: list[int],
+    follows_balls: bool,
+    device: torch.device,
 ) -> None:
-    urn = wallenius(Urn("sure", sizes, draws, log_weights), device, torch.float32, follows_balls=follows_balls)
+    urn = wallenius(
+        Urn("sure", sizes, draws, log_weights), device, torch.float32, follows_balls=follows_balls
+    )
     counts = urn.sample((2, 1000))
     assert counts.dtype == torch.float32
     assert torch.equal(counts.cpu(), torch.tensor(only, dtype=torch.float32).expand(2, 1000, -1))
 
 
-def test_one_draw_of_each_of_many_different_urns_follows_the_law_of_each(device: torch.device) -> None:
+def test_one_draw_of_each_of_many_different_urns_follows_the_law_of_each(
+    device: torch.device,
+) -> None:
     rng, copies = np.random.default_rng(5), 1500
     urns = []
     while len(urns) < MIXED_URNS:
@@ -105,23 +131,35 @@ def test_one_draw_of_each_of_many_different_urns_follows_the_law_of_each(device:
             weights = tuple(float(lw) for lw in rng.normal(0.0, 3.0, 4))
             urns.append(Urn(f"mixed-{len(urns)}", sizes, int(rng.integers(1, sum(sizes))), weights))
     order = torch.tensor(rng.permutation(np.repeat(np.arange(MIXED_URNS), copies)))
-    sizes, draws = torch.tensor([urn.group_sizes for urn in urns])[order], torch.tensor([urn.draws for urn in urns])[order]
+    sizes, draws = (
+        torch.tensor([urn.group_sizes for urn in urns])[order],
+        torch.tensor([urn.draws for urn in urns])[order],
+    )
     log_weights = torch.tensor([urn.log_weights for urn in urns])[order]
-    counts = WalleniusHypergeometric(sizes, draws, log_weights=log_weights.to(device)).sample().cpu()
+    counts = (
+        WalleniusHypergeometric(sizes, draws, log_weights=log_weights.to(device)).sample().cpu()
+    )
     for place, urn in enumerate(urns):
         assert p_value(counts[order == place], oracles.DrawByDraw(Balls.of_urn(urn))) >= LEVEL, urn
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
 @pytest.mark.parametrize("urn", LARGE, ids=str)
-def test_draws_of_large_urns_are_possible(urn: Urn, dtype: torch.dtype, device: torch.device) -> None:
-    for counts in (wallenius(urn, device, dtype).sample((20,)), wallenius(urn, device, dtype, copies=(3, 2)).sample()):
+def test_draws_of_large_urns_are_possible(
+    urn: Urn, dtype: torch.dtype, device: torch.device
+) -> None:
+    for counts in (
+        wallenius(urn, device, dtype).sample((20,)),
+        wallenius(urn, device, dtype, copies=(3, 2)).sample(),
+    ):
         assert counts.dtype == dtype
         assert_possible(counts, urn)
 
 
 @pytest.mark.parametrize("urn", LARGE_DRAWN, ids=str)
-def test_draws_of_large_urns_have_the_exact_mean_and_variance(urn: Urn, device: torch.device) -> None:
+def test_draws_of_large_urns_have_the_exact_mean_and_variance(
+    urn: Urn, device: torch.device
+) -> None:
     exact, number = large_law(Balls.of_urn(urn)), 2000
     first = wallenius(urn, device).sample((number,))[:, 0].double()
     mean, variance = float(exact.mean[0]), float(exact.covariance[0][0])
@@ -138,7 +176,12 @@ def urns_of_any_kind(draw: st.DrawFn) -> Urn:
     sizes = draw(st.lists(st.integers(0, 30), min_size=groups, max_size=groups))
     log_weight = st.floats(-30.0, 30.0) | st.floats(-3.0, 3.0) | st.just(NEVER)
     weights = tuple(draw(st.lists(log_weight, min_size=groups, max_size=groups)))
-    return Urn("drawn", tuple(sizes), draw(st.integers(0, sum(Urn("drawn", tuple(sizes), 0, weights).drawable))), weights)
+    return Urn(
+        "drawn",
+        tuple(sizes),
+        draw(st.integers(0, sum(Urn("drawn", tuple(sizes), 0, weights).drawable))),
+        weights,
+    )
 
 
 @given(urn=urns_of_any_kind())
@@ -160,7 +203,9 @@ def test_draws_have_the_shape_of_sample_batch_and_event(
 
 
 def test_draws_of_copies_are_independent_and_follow_torchs_generator(device: torch.device) -> None:
-    urn = wallenius(next(urn for urn in LARGE if urn.name == "paper-200x3-odds-10"), device, copies=(50,))
+    urn = wallenius(
+        next(urn for urn in LARGE if urn.name == "paper-200x3-odds-10"), device, copies=(50,)
+    )
     torch.manual_seed(7)
     first = urn.sample((20,))
     torch.manual_seed(7)
@@ -169,9 +214,9 @@ def test_draws_of_copies_are_independent_and_follow_torchs_generator(device: tor
     assert not (first == first[:1]).all(-1).all(-1)[1:].any()
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Gradients through draws
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def test_rsample_gives_the_draws_of_sample(device: torch.device) -> None:
@@ -185,7 +230,9 @@ def test_rsample_gives_the_draws_of_sample(device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["weights", "log_weights"])
-def test_the_gradient_of_a_linear_function_of_a_draw_is_that_of_the_mean(parameter: str, device: torch.device) -> None:
+def test_the_gradient_of_a_linear_function_of_a_draw_is_that_of_the_mean(
+    parameter: str, device: torch.device
+) -> None:
     slope = torch.tensor([1.0, -2.0, 0.5], device=device)
     leaf = torch.tensor([1.0, 2.0, 0.5], device=device, requires_grad=True)
     urn = WalleniusHypergeometric([10, 7, 8], 9, **{parameter: leaf})
@@ -199,20 +246,32 @@ def test_the_backward_pass_of_a_draw_is_exact(device: torch.device) -> None:
     jacobian = exact_jacobian(urn)
     for group in range(urn.groups):
         leaf = torch.tensor(urn.log_weights, device=device, requires_grad=True)
-        WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=leaf).rsample()[group].backward()
+        WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=leaf).rsample()[
+            group
+        ].backward()
         assert_within(leaf.grad, jacobian[group], 1e-10)
 
 
-@pytest.mark.parametrize("control_variate", [None, pytest.param("covariance", marks=pytest.mark.slow)])
+@pytest.mark.parametrize(
+    "control_variate", [None, pytest.param("covariance", marks=pytest.mark.slow)]
+)
 def test_the_score_surrogate_is_unbiased(control_variate: str | None, device: torch.device) -> None:
-    """Within four standard errors; with a fresh seed three entries would raise a false alarm about once in 1500 times."""
+    """Within four standard errors; with a fresh seed three entries would raise a false alarm about
+    once in 1500 times.
+    """
     urn, estimates = Urn("5x3", (5, 5, 5), 6, (0.4, 0.0, -0.8)), 50
     leaf = torch.tensor(urn.log_weights, device=device).repeat(estimates, 1).requires_grad_()
     distribution = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=leaf)
-    score_surrogate(distribution, lambda x: (x[..., 0] * x[..., 1] - 3).square(), 200, control_variate).sum().backward()
+    score_surrogate(
+        distribution, lambda x: (x[..., 0] * x[..., 1] - 3).square(), 200, control_variate
+    ).sum().backward()
     balls = Balls.of_urn(urn)
     for group in range(urn.groups):
-        exact = oracles.slope(lambda tilted: oracles.DrawByDraw(tilted).expectation(lambda x: (x[0] * x[1] - 3) ** 2), balls, group)
+        exact = oracles.slope(
+            lambda tilted: oracles.DrawByDraw(tilted).expectation(lambda x: (x[0] * x[1] - 3) ** 2),
+            balls,
+            group,
+        )
         own = leaf.grad[:, group]
         z = (own.mean().item() - float(exact)) / (own.std().item() / math.sqrt(estimates))
         assert abs(z) <= 4, z

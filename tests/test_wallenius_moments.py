@@ -1,4 +1,6 @@
-"""Wallenius' law: moments and marginals, against the urn followed ball by ball and against sums of 16-digit integrals."""
+"""Wallenius' law: moments and marginals, against the urn followed ball by ball and against sums of
+16-digit integrals.
+"""
 
 from __future__ import annotations
 
@@ -13,16 +15,16 @@ from hypothesis import given
 from mpmath import mp, mpf
 from torch import Tensor
 
-import wallenius_oracles as oracles
 from diffurn import WalleniusHypergeometric
-from diffurn.exact import arrivals
-from diffurn.exact.small import composition_of
-from diffurn.exact.small.one_by_one import States
-from distributions import assert_log_probs, wallenius
+from diffurn._composition import composition_of
+from diffurn._wallenius import moments as arrivals
+from diffurn._wallenius.sequential import States
+from support import wallenius_oracles as oracles
+from support.distributions import assert_log_probs, wallenius
+from support.tolerances import WALLENIUS, WALLENIUS_SMALL
+from support.urns import Urn
+from support.wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
 from test_wallenius import small_urns
-from tolerances import WALLENIUS, WALLENIUS_SMALL
-from urns import Urn
-from wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
 
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
 # Bells, of two or three distinct weights, and urns with a handful of outcomes.
@@ -32,7 +34,9 @@ BELLS = (
     Urn("1e6-and-1e4", (10**6, 10**4), 400_000, (0.0, -0.7)),
     Urn("1e5x8-two-weights", (10**5,) * 8, 300_000, (0.0, 1.5) * 4),
     Urn("paper-200x3-odds-10", (200, 200, 200), 180, (0.0, math.log(10.0), 0.0)),
-    pytest.param(Urn("1e6x3", (10**6, 10**6, 10**5), 10**6, (0.0, 0.9, 2.3)), marks=pytest.mark.slow),  # a two-dimensional lattice
+    pytest.param(
+        Urn("1e6x3", (10**6, 10**6, 10**5), 10**6, (0.0, 0.9, 2.3)), marks=pytest.mark.slow
+    ),  # a two-dimensional lattice
 )
 FEW_OUTCOMES = (
     Urn("1e6x2-three-draws", (10**6, 10**6), 3, (0.0, 3.0)),
@@ -42,7 +46,11 @@ FEW_OUTCOMES = (
 )
 
 
-FOLLOWED = tuple(urn for urn in SMALL if States.of(composition_of(urn.group_sizes, urn.draws, (urn.groups,))) is not None)
+FOLLOWED = tuple(
+    urn
+    for urn in SMALL
+    if States.of(composition_of(urn.group_sizes, urn.draws, (urn.groups,))) is not None
+)
 
 
 @pytest.fixture
@@ -53,14 +61,28 @@ def no_integrals(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class AllSmall:
-    """All small urns as one batch, filled up with empty groups, so that the moments of all of them cost one call each."""
+    """All small urns as one batch, filled up with empty groups, so that the moments of all of them
+    cost one call each.
+    """
 
     def __init__(self, device: torch.device) -> None:
         groups = max(urn.groups for urn in SMALL)
-        sizes = torch.tensor([urn.group_sizes + (0,) * (groups - urn.groups) for urn in SMALL], device=device)
-        log_weights = torch.tensor([urn.log_weights + (0.5,) * (groups - urn.groups) for urn in SMALL], dtype=torch.float64, device=device)
-        self.urns = WalleniusHypergeometric(sizes, torch.tensor([urn.draws for urn in SMALL], device=device), log_weights=log_weights)
-        assert States.of(self.urns._composition) is None, "too many states to follow: their moments are integrals over time"
+        sizes = torch.tensor(
+            [urn.group_sizes + (0,) * (groups - urn.groups) for urn in SMALL], device=device
+        )
+        log_weights = torch.tensor(
+            [urn.log_weights + (0.5,) * (groups - urn.groups) for urn in SMALL],
+            dtype=torch.float64,
+            device=device,
+        )
+        self.urns = WalleniusHypergeometric(
+            sizes,
+            torch.tensor([urn.draws for urn in SMALL], device=device),
+            log_weights=log_weights,
+        )
+        assert States.of(self.urns._composition) is None, (
+            "too many states to follow: their moments are integrals over time"
+        )
 
     @cached_property
     def mean(self) -> Tensor:
@@ -76,9 +98,14 @@ def together(device: torch.device) -> AllSmall:
     return AllSmall(device)
 
 
-def assert_within(ours: Tensor, exact: Sequence[mpf], absolute: float, relative: float = 0.0) -> None:
+def assert_within(
+    ours: Tensor, exact: Sequence[mpf], absolute: float, relative: float = 0.0
+) -> None:
     for value, reference in zip(ours.flatten().tolist(), exact, strict=True):
-        assert abs(mpf(value) - reference) <= absolute + relative * abs(reference), (value, mp.nstr(reference, 20))
+        assert abs(mpf(value) - reference) <= absolute + relative * abs(reference), (
+            value,
+            mp.nstr(reference, 20),
+        )
 
 
 def assert_covariance(covariance: Tensor, exact: list[list[mpf]], tolerance: float) -> None:
@@ -92,31 +119,45 @@ def assert_covariance(covariance: Tensor, exact: list[list[mpf]], tolerance: flo
 def assert_rows_sum_to_zero(covariance: Tensor) -> None:
     largest = covariance.abs().max().item()
     assert (covariance - covariance.mT).abs().max().item() <= WALLENIUS.symmetry * largest + 1e-18
-    assert max(abs(math.fsum(row)) for row in covariance.tolist()) <= WALLENIUS.row_sums * largest + 1e-17
+    assert (
+        max(abs(math.fsum(row)) for row in covariance.tolist())
+        <= WALLENIUS.row_sums * largest + 1e-17
+    )
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Mean and covariance
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 @every_small_urn
 def test_mean_keeps_ten_digits_in_every_entry(urn: Urn, together: AllSmall) -> None:
     """In the smallest entry too, though it may be 1e-60."""
     ours = together.mean[SMALL.index(urn)]
-    assert_within(ours[: urn.groups], draw_by_draw(Balls.of_urn(urn)).mean, absolute=0.0, relative=WALLENIUS.mean)
+    assert_within(
+        ours[: urn.groups],
+        draw_by_draw(Balls.of_urn(urn)).mean,
+        absolute=0.0,
+        relative=WALLENIUS.mean,
+    )
     assert not ours[urn.groups :].any()
 
 
 @every_small_urn
 def test_covariance_keeps_ten_digits_of_its_largest_entry(urn: Urn, together: AllSmall) -> None:
     covariance = together.covariance[SMALL.index(urn)]
-    assert_covariance(covariance[: urn.groups, : urn.groups], draw_by_draw(Balls.of_urn(urn)).covariance, WALLENIUS_SMALL.covariance)
+    assert_covariance(
+        covariance[: urn.groups, : urn.groups],
+        draw_by_draw(Balls.of_urn(urn)).covariance,
+        WALLENIUS_SMALL.covariance,
+    )
     assert not covariance[urn.groups :].any()
 
 
 @pytest.mark.parametrize("urn", FOLLOWED, ids=str)
-def test_moments_of_urns_that_are_followed_ball_by_ball_keep_twelve_digits(urn: Urn, device: torch.device, no_integrals: None) -> None:
+def test_moments_of_urns_that_are_followed_ball_by_ball_keep_twelve_digits(
+    urn: Urn, device: torch.device, no_integrals: None
+) -> None:
     ours, exact = wallenius(urn, device), draw_by_draw(Balls.of_urn(urn))
     assert_within(ours.mean, exact.mean, absolute=0.0, relative=1e-12)
     assert_covariance(ours.covariance_matrix, exact.covariance, 1e-12)
@@ -127,22 +168,36 @@ def test_moments_of_any_small_urn_are_right(urn: Urn, device: torch.device) -> N
     """And the smallest variance is as accurate as the largest, however sure the outcome is."""
     ours, exact = wallenius(urn, device), oracles.DrawByDraw(Balls.of_urn(urn))
     assert_within(ours.mean, exact.mean, absolute=0.0, relative=WALLENIUS.mean)
-    assert_within(ours.variance, [row[j] for j, row in enumerate(exact.covariance)], absolute=1e-28, relative=1e-9)
+    assert_within(
+        ours.variance,
+        [row[j] for j, row in enumerate(exact.covariance)],
+        absolute=1e-28,
+        relative=1e-9,
+    )
 
 
-def test_a_batch_of_different_small_urns_has_the_moments_of_each(device: torch.device, no_integrals: None) -> None:
+def test_a_batch_of_different_small_urns_has_the_moments_of_each(
+    device: torch.device, no_integrals: None
+) -> None:
     urns = [urn for urn in FOLLOWED if urn.groups == 3]
-    sizes, draws = torch.tensor([urn.group_sizes for urn in urns]), torch.tensor([urn.draws for urn in urns])
+    sizes, draws = (
+        torch.tensor([urn.group_sizes for urn in urns]),
+        torch.tensor([urn.draws for urn in urns]),
+    )
     log_weights = torch.tensor([urn.log_weights for urn in urns], device=device)
     together = WalleniusHypergeometric(sizes.tolist(), draws.tolist(), log_weights=log_weights)
     mean, covariance = together.mean, together.covariance_matrix
     for place, urn in enumerate(urns):
         alone = wallenius(urn, device)
         torch.testing.assert_close(mean[place], alone.mean, rtol=1e-13, atol=1e-300)
-        torch.testing.assert_close(covariance[place], alone.covariance_matrix, rtol=1e-12, atol=1e-30)
+        torch.testing.assert_close(
+            covariance[place], alone.covariance_matrix, rtol=1e-12, atol=1e-30
+        )
 
 
-def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(device: torch.device, no_integrals: None) -> None:
+def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(
+    device: torch.device, no_integrals: None
+) -> None:
     """Value and gradient are those of its urns alone."""
     log_weights = torch.randn(3000, 2, device=device, requires_grad=True)
     slope = torch.randn(3000, 2, device=device)
@@ -152,10 +207,17 @@ def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(device: torch.device
         alone = log_weights[place].detach().requires_grad_()
         own = WalleniusHypergeometric([60, 40], 50, log_weights=alone).mean
         torch.testing.assert_close(mean[place], own, rtol=1e-13, atol=0.0)
-        torch.testing.assert_close(gradient[place], torch.autograd.grad((own * slope[place]).sum(), alone)[0], rtol=1e-11, atol=1e-13)
+        torch.testing.assert_close(
+            gradient[place],
+            torch.autograd.grad((own * slope[place]).sum(), alone)[0],
+            rtol=1e-11,
+            atol=1e-13,
+        )
 
 
-def test_the_mean_of_a_small_urn_is_differentiable_twice(device: torch.device, no_integrals: None) -> None:
+def test_the_mean_of_a_small_urn_is_differentiable_twice(
+    device: torch.device, no_integrals: None
+) -> None:
     log_weights = torch.tensor([0.3, -1.1, 0.6], device=device, requires_grad=True)
 
     def mean(log_weights: Tensor) -> Tensor:
@@ -166,12 +228,21 @@ def test_the_mean_of_a_small_urn_is_differentiable_twice(device: torch.device, n
 
 
 @pytest.mark.parametrize("name", ["single-group", "never-drawn", "all-balls"])
-def test_an_urn_alone_has_the_moments_it_has_in_a_batch_with_empty_groups(name: str, together: AllSmall, device: torch.device) -> None:
+def test_an_urn_alone_has_the_moments_it_has_in_a_batch_with_empty_groups(
+    name: str, together: AllSmall, device: torch.device
+) -> None:
     place, urn = next((place, urn) for place, urn in enumerate(SMALL) if urn.name == name)
     alone, groups = wallenius(urn, device), urn.groups
     torch.testing.assert_close(alone.mean, together.mean[place, :groups], rtol=1e-11, atol=1e-12)
-    torch.testing.assert_close(alone.covariance_matrix, together.covariance[place, :groups, :groups], rtol=1e-10, atol=1e-11)
-    torch.testing.assert_close(alone.variance, alone.covariance_matrix.diagonal(), rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(
+        alone.covariance_matrix,
+        together.covariance[place, :groups, :groups],
+        rtol=1e-10,
+        atol=1e-11,
+    )
+    torch.testing.assert_close(
+        alone.variance, alone.covariance_matrix.diagonal(), rtol=1e-12, atol=1e-12
+    )
 
 
 @pytest.mark.parametrize("urn", [*BELLS, *FEW_OUTCOMES], ids=str)
@@ -183,7 +254,9 @@ def test_moments_are_right_up_to_a_million_balls_per_group(urn: Urn, device: tor
 
 
 @pytest.mark.parametrize("urn", LARGE[::2], ids=str)
-def test_means_sum_to_the_draws_and_rows_of_the_covariance_to_zero(urn: Urn, device: torch.device) -> None:
+def test_means_sum_to_the_draws_and_rows_of_the_covariance_to_zero(
+    urn: Urn, device: torch.device
+) -> None:
     ours = wallenius(urn, device)
     assert math.fsum(ours.mean.tolist()) == pytest.approx(urn.draws, rel=WALLENIUS.sum_of_means)
     assert_rows_sum_to_zero(ours.covariance_matrix)
@@ -208,14 +281,18 @@ def exact_jacobian(urn: Urn) -> list[list[mpf]]:
     for j in groups:
         with mp.workdps(60):
             step = mpf(10) ** -10
-            above, below = (oracles.DrawByDraw(balls.tilted(j, sign * step)).mean for sign in (1, -1))
+            above, below = (
+                oracles.DrawByDraw(balls.tilted(j, sign * step)).mean for sign in (1, -1)
+            )
             columns.append([(a - b) / (2 * step) for a, b in zip(above, below, strict=True)])
     return [[columns[j][i] for j in groups] for i in groups]
 
 
 @pytest.mark.parametrize("follows_balls", [True, False])
 @pytest.mark.parametrize("urn", [urn for urn in SMALL if urn.name in SLOPED], ids=str)
-def test_the_mean_has_the_slope_of_the_exact_mean(urn: Urn, follows_balls: bool, device: torch.device) -> None:
+def test_the_mean_has_the_slope_of_the_exact_mean(
+    urn: Urn, follows_balls: bool, device: torch.device
+) -> None:
     log_weights = torch.tensor(urn.log_weights, device=device)
 
     def mean(log_weights: Tensor) -> Tensor:
@@ -229,7 +306,9 @@ def test_the_mean_has_the_slope_of_the_exact_mean(urn: Urn, follows_balls: bool,
 
 
 @pytest.mark.parametrize("urn", BELLS[:1], ids=str)
-def test_the_mean_of_a_large_urn_has_the_slope_of_its_differences(urn: Urn, device: torch.device) -> None:
+def test_the_mean_of_a_large_urn_has_the_slope_of_its_differences(
+    urn: Urn, device: torch.device
+) -> None:
     log_weights = torch.tensor(urn.log_weights, device=device)
 
     def mean(log_weights: Tensor) -> Tensor:
@@ -242,39 +321,69 @@ def test_the_mean_of_a_large_urn_has_the_slope_of_its_differences(urn: Urn, devi
     assert_within(jacobian, [exact, -exact, -exact, exact], absolute=0.0, relative=1e-6)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Marginals
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
-MARGINALS = ("two-groups", "three-colours", "one-ball-per-group", "lopsided", "all-but-one", "single-group", "empty-group", "no-draws")
-MARGINALS += ("never-drawn", "never-drawn-rest-must-fill", "odds-1e6", "odds-1e6-two-groups", "odds-1e12", "odds-1e12-one-more")
+MARGINALS = (
+    "two-groups",
+    "three-colours",
+    "one-ball-per-group",
+    "lopsided",
+    "all-but-one",
+    "single-group",
+    "empty-group",
+    "no-draws",
+)
+MARGINALS += (
+    "never-drawn",
+    "never-drawn-rest-must-fill",
+    "odds-1e6",
+    "odds-1e6-two-groups",
+    "odds-1e12",
+    "odds-1e12-one-more",
+)
 TWO_GROUPS = tuple(urn for urn in SMALL if urn.groups == 2)
-urns_with_marginals = pytest.mark.parametrize("urn", [urn for urn in SMALL if urn.name in MARGINALS], ids=str)
+urns_with_marginals = pytest.mark.parametrize(
+    "urn", [urn for urn in SMALL if urn.name in MARGINALS], ids=str
+)
 two_groups_with_marginals = pytest.mark.parametrize("urn", TWO_GROUPS, ids=str)
 
 
 def marginal_grid(urn: Urn, device: torch.device) -> tuple[list[int], Tensor]:
     """Counts from -1 to one more than the largest group holds, and the same for every group."""
     counts = list(range(-1, max(urn.group_sizes) + 2))
-    return counts, torch.tensor(counts, dtype=torch.float64, device=device).unsqueeze(-1).expand(-1, urn.groups)
+    return counts, torch.tensor(counts, dtype=torch.float64, device=device).unsqueeze(-1).expand(
+        -1, urn.groups
+    )
 
 
 def assert_logs(ours: Tensor, exact: Sequence[mpf], tolerance: float) -> None:
     """Logarithms of probabilities that may be zero."""
-    assert_log_probs(ours, [mp.log(probability) if probability > 0 else -mp.inf for probability in exact], tolerance)
+    assert_log_probs(
+        ours,
+        [mp.log(probability) if probability > 0 else -mp.inf for probability in exact],
+        tolerance,
+    )
 
 
 @urns_with_marginals
-def test_marginals_agree_with_drawing_ball_by_ball_at_every_count(urn: Urn, device: torch.device) -> None:
+def test_marginals_agree_with_drawing_ball_by_ball_at_every_count(
+    urn: Urn, device: torch.device
+) -> None:
     counts, grid = marginal_grid(urn, device)
     ours = wallenius(urn, device).marginal_log_prob(grid)
     for group, marginal in enumerate(draw_by_draw(Balls.of_urn(urn)).marginals):
-        assert_logs(ours[:, group], [marginal.get(x, mpf(0)) for x in counts], WALLENIUS_SMALL.marginal)
+        assert_logs(
+            ours[:, group], [marginal.get(x, mpf(0)) for x in counts], WALLENIUS_SMALL.marginal
+        )
 
 
 @two_groups_with_marginals
-def test_cumulated_probabilities_agree_with_drawing_ball_by_ball(urn: Urn, device: torch.device) -> None:
+def test_cumulated_probabilities_agree_with_drawing_ball_by_ball(
+    urn: Urn, device: torch.device
+) -> None:
     """Both tails to a relative accuracy, through their logarithms, and certain beyond the ends."""
     (counts, grid), distribution = marginal_grid(urn, device), wallenius(urn, device)
     log_cdf, log_sf = distribution.log_cdf(grid), distribution.log_sf(grid)
@@ -296,7 +405,11 @@ def test_cumulated_probabilities_of_several_groups_agree_with_drawing_ball_by_ba
     name: str, counts: list[int], device: torch.device
 ) -> None:
     urn = next(urn for urn in SMALL if urn.name == name)
-    grid = torch.tensor(counts, dtype=torch.float64, device=device).unsqueeze(-1).expand(-1, urn.groups)
+    grid = (
+        torch.tensor(counts, dtype=torch.float64, device=device)
+        .unsqueeze(-1)
+        .expand(-1, urn.groups)
+    )
     distribution = wallenius(urn, device)
     assert_tails(urn, counts, distribution.log_cdf(grid), distribution.log_sf(grid))
 
@@ -304,17 +417,34 @@ def test_cumulated_probabilities_of_several_groups_agree_with_drawing_ball_by_ba
 def assert_tails(urn: Urn, counts: list[int], log_cdf: Tensor, log_sf: Tensor) -> None:
     with mp.workdps(60):
         for group, marginal in enumerate(draw_by_draw(Balls.of_urn(urn)).marginals):
-            assert_logs(log_cdf[:, group], [mp.fsum(p for k, p in marginal.items() if k <= x) for x in counts], WALLENIUS_SMALL.tails)
-            assert_logs(log_sf[:, group], [mp.fsum(p for k, p in marginal.items() if k > x) for x in counts], WALLENIUS_SMALL.tails)
+            assert_logs(
+                log_cdf[:, group],
+                [mp.fsum(p for k, p in marginal.items() if k <= x) for x in counts],
+                WALLENIUS_SMALL.tails,
+            )
+            assert_logs(
+                log_sf[:, group],
+                [mp.fsum(p for k, p in marginal.items() if k > x) for x in counts],
+                WALLENIUS_SMALL.tails,
+            )
 
 
 @pytest.mark.parametrize(
     "urn",
-    [*TWO_GROUPS, *(pytest.param(urn, marks=pytest.mark.slow) for urn in SMALL if urn.name in ("three-colours", "odds-1e12"))],
+    [
+        *TWO_GROUPS,
+        *(
+            pytest.param(urn, marks=pytest.mark.slow)
+            for urn in SMALL
+            if urn.name in ("three-colours", "odds-1e12")
+        ),
+    ],
     ids=str,
 )
 def test_quantiles_invert_the_cumulated_probabilities(urn: Urn, device: torch.device) -> None:
-    """The smallest count whose cumulated probability is at least q, for q well between two steps."""
+    """The smallest count whose cumulated probability is at least q, for q well between two
+    steps.
+    """
     qs = [1e-6, 0.02, 0.3, 0.5, 0.77, 0.999]
     ours = wallenius(urn, device).icdf(torch.tensor(qs, device=device).unsqueeze(-1))
     assert ours.shape == (len(qs), urn.groups)
@@ -322,7 +452,9 @@ def test_quantiles_invert_the_cumulated_probabilities(urn: Urn, device: torch.de
         steps = list(itertools.accumulate(marginal.values()))
         for row, q in enumerate(qs):
             if all(abs(step - q) > 1e-11 for step in steps):
-                assert ours[row, group] == next(x for x, step in zip(marginal, steps, strict=True) if step >= q), (group, q)
+                assert ours[row, group] == next(
+                    x for x, step in zip(marginal, steps, strict=True) if step >= q
+                ), (group, q)
 
 
 def test_marginals_of_a_million_balls_are_those_of_the_merged_urn(device: torch.device) -> None:
@@ -330,12 +462,20 @@ def test_marginals_of_a_million_balls_are_those_of_the_merged_urn(device: torch.
     urn = Urn("three", (10**6, 4 * 10**5, 6 * 10**5), 10**6, (0.0, 0.9, 0.9))
     merged = Balls.of_urn(Urn("two", (10**6, 10**6), 10**6, (0.0, 0.9)))
     xs = [x for x, _ in oracles.probe_counts(merged, shifts=(0.0, 2.0, -2.0, 6.0))[2:]]
-    ours = wallenius(urn, device).marginal_log_prob(torch.tensor([[x, 0, 0] for x in xs], device=device))[:, 0]
+    ours = wallenius(urn, device).marginal_log_prob(
+        torch.tensor([[x, 0, 0] for x in xs], device=device)
+    )[:, 0]
     with mp.workdps(30):
-        assert_logs(ours, [mp.exp(oracles.log_prob(merged, (x, 10**6 - x), digits=20)) for x in xs], WALLENIUS.marginal)
+        assert_logs(
+            ours,
+            [mp.exp(oracles.log_prob(merged, (x, 10**6 - x), digits=20)) for x in xs],
+            WALLENIUS.marginal,
+        )
 
 
-def test_cumulated_probabilities_of_a_large_urn_are_sums_of_its_marginals(device: torch.device) -> None:
+def test_cumulated_probabilities_of_a_large_urn_are_sums_of_its_marginals(
+    device: torch.device,
+) -> None:
     urn = wallenius(Urn("2e4-and-5e3", (20_000, 5000), 15_000, (0.0, 0.9)), device)
     mean, deviation = urn.mean, urn.variance.sqrt()
     steps = torch.arange(-900, 901, device=device).unsqueeze(-1)

@@ -1,4 +1,6 @@
-"""The README's table of results beside the paper's, from `results/*/tables.json`. Run by `make glance`."""
+"""The README's table of results beside the paper's, from `results/*/tables.json`. Run by `make
+glance`.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,9 @@ Row = dict[str, Any]
 
 
 def rows(study: str, title: str) -> list[Row]:
-    """A table of a study, each row by the names of its columns; of two columns with one name, the first."""
+    """A table of a study, each row by the names of its columns; of two columns with one name, the
+    first.
+    """
     content = json.loads((ROOT / "results" / study / "tables.json").read_text(encoding="utf-8"))
     table = next(table for table in content["tables"] if table["title"] == title)
     return [dict(reversed(list(zip(table["columns"], row, strict=True)))) for row in table["rows"]]
@@ -22,58 +26,109 @@ def rows(study: str, title: str) -> list[Row]:
 
 def only(found: list[Row], **wanted: str) -> Row:
     """The row that begins with these texts, in columns of these names."""
-    (row,) = [row for row in found if all(str(row[name]).startswith(text) for name, text in wanted.items())]
+    (row,) = [
+        row
+        for row in found
+        if all(str(row[name]).startswith(text) for name, text in wanted.items())
+    ]
     return row
 
 
 def ks() -> tuple[str, str]:
     tests = rows("ks", "Kolmogorov-Smirnov tests, ω₂ varied")
-    paper, exact, merged = (only(tests, comparison=text) for text in ("merged chain against SciPy", "exact", "merged chain against Fisher"))
+    paper, exact, merged = (
+        only(tests, comparison=text)
+        for text in ("merged chain against SciPy", "exact", "merged chain against Fisher")
+    )
     best = only(rows("ks", "Can a different ω make up for the merge?"), **{"ω₂": "10"})
     theirs = (
-        f"{paper['tests']} tests against a reference merged in the same way: {paper['paper']} rejected; "
+        f"{paper['tests']} tests against a reference merged in the same way: {paper['paper']} "
+        "rejected; "
         "a different ω makes up for the merge"
     )
     ours = (
-        f"{paper['rejected, corrected']} rejected; against Fisher's law itself {merged['rejected, corrected']} of {merged['tests']}, "
-        f"of the exact sampler {exact['rejected, corrected']} ({exact['expected, corrected']} expected). "
-        f"At ω₂ = 10 it does, to {best['smallest KL']} nats, with ω = ({best['ω̃ that attains it']})"
+        f"{paper['rejected, corrected']} rejected; against Fisher's law itself "
+        f"{merged['rejected, corrected']} of {merged['tests']}, "
+        f"of the exact sampler {exact['rejected, corrected']} ({exact['expected, corrected']} "
+        "expected). "
+        f"At ω₂ = 10 it does, to {best['smallest KL']} nats, with ω = "
+        f"({best['ω̃ that attains it']})"
     )
     return theirs, ours
 
 
 def minimal() -> tuple[str, str]:
-    ends = [row for row in rows("minimal", "Minimal example: where ten epochs end") if row["data"] == "Fisher's law"]
+    ends = [
+        row
+        for row in rows("minimal", "Minimal example: where ten epochs end")
+        if row["data"] == "Fisher's law"
+    ]
     errors = [f"{row['largest error']} ({row['gradient']})" for row in ends]
-    return "ω is learnt; shown as plots", f"largest error of log ω₂ on data of Fisher's law: {', '.join(errors)}"
+    return (
+        "ω is learnt; shown as plots",
+        f"largest error of log ω₂ on data of Fisher's law: {', '.join(errors)}",
+    )
 
 
 def categorical() -> tuple[str, str]:
     ways = rows("categorical", "Unconstrained categoricals in place of an urn")
     parallel, sequence, urn = (
-        only(ways, way=text) for text in ("three categoricals in parallel", "three categoricals in seq", "the urn, exact")
+        only(ways, way=text)
+        for text in (
+            "three categoricals in parallel",
+            "three categoricals in seq",
+            "the urn, exact",
+        )
     )
     broken = [
         f"{row['invalid among draws']} {where}"
-        for row, where in ((parallel, "in parallel"), (sequence, "in sequence"), (urn, "of the urn"))
+        for row, where in (
+            (parallel, "in parallel"),
+            (sequence, "in sequence"),
+            (urn, "of the urn"),
+        )
     ]
-    return "categoricals in place of an urn break Σx = n; argued, not measured", f"draws that break it after training: {', '.join(broken)}"
+    return (
+        "categoricals in place of an urn break Σx = n; argued, not measured",
+        f"draws that break it after training: {', '.join(broken)}",
+    )
 
 
 def pairs(folder: str, method: str) -> str:
-    """Which of the paper's claims about HGVAE hold in a folder of results, for one way to train it."""
-    claims = [row for row in rows(folder, "Pairs: the claims under test") if row["method"] == method]
+    """Which of the paper's claims about HGVAE hold in a folder of results, for one way to train
+    it.
+    """
+    claims = [
+        row for row in rows(folder, "Pairs: the claims under test") if row["method"] == method
+    ]
     return "; ".join(f"{row['claim']}: {'yes' if row['holds?'] else 'no'}" for row in claims)
 
 
 def clustering(folder: str) -> tuple[str, str]:
-    paper = json.loads((ROOT / "src" / "diffurn" / "experiments" / "paper.json").read_text(encoding="utf-8"))
-    versions, priors = paper["clustering"]["by_dataset"], ("uniform", "categorical", "hypergeometric")
-    stated = {prior: [f"{version['accuracy'][prior]['mean']:.1f}" for version in versions.values()] for prior in priors}
+    paper = json.loads(
+        (ROOT / "studies" / "diffurn_studies" / "harness" / "paper.json").read_text(encoding="utf-8")
+    )
+    versions, priors = (
+        paper["clustering"]["by_dataset"],
+        ("uniform", "categorical", "hypergeometric"),
+    )
+    stated = {
+        prior: [f"{version['accuracy'][prior]['mean']:.1f}" for version in versions.values()]
+        for prior in priors
+    }
     found = rows(folder, "Clustering: three priors over the assignments")
     trained = dict.fromkeys(row["prior"] for row in found)
-    ours = {prior: [only(found, data=version, prior=prior)["accuracy (%)"].split(" ±")[0] for version in versions] for prior in trained}
-    theirs, here = (", ".join(f"{' '.join(values)} ({prior})" for prior, values in each.items()) for each in (stated, ours))
+    ours = {
+        prior: [
+            only(found, data=version, prior=prior)["accuracy (%)"].split(" ±")[0]
+            for version in versions
+        ]
+        for prior in trained
+    }
+    theirs, here = (
+        ", ".join(f"{' '.join(values)} ({prior})" for prior, values in each.items())
+        for each in (stated, ours)
+    )
     return f"accuracy in % on the three versions of the data: {theirs}", here
 
 
@@ -102,7 +157,12 @@ def lines() -> Iterator[tuple[str, str, str, str]]:
     yield "minimal example", *minimal(), "minimal"
     yield "categoricals", *categorical(), "categorical"
     for name, place in PAIRS.items():
-        yield name, "HGVAE finds how many factors two pictures share, better than LabelVAE and AdaVAE", pairs(*place), "pairs"
+        yield (
+            name,
+            "HGVAE finds how many factors two pictures share, better than LabelVAE and AdaVAE",
+            pairs(*place),
+            "pairs",
+        )
     for name, (folder, priors) in CLUSTERING.items():
         yield name, *clustering(folder), f"clustering --set priors={priors}"
 
@@ -111,14 +171,19 @@ def table() -> str:
     head = "| study | in the paper | here | command |\n|---|---|---|---|\n"
     return (
         f"\n{head}"
-        + "".join(f"| {name} | {paper} | {here} | `diffurn reproduce {command}` |\n" for name, paper, here, command in lines())
+        + "".join(
+            f"| {name} | {paper} | {here} | `diffurn reproduce {command}` |\n"
+            for name, paper, here, command in lines()
+        )
         + "\n"
     )
 
 
 def main() -> None:
     readme = ROOT / "README.md"
-    readme.write_text(BLOCK.sub(lambda _: table(), readme.read_text(encoding="utf-8")), encoding="utf-8")
+    readme.write_text(
+        BLOCK.sub(lambda _: table(), readme.read_text(encoding="utf-8")), encoding="utf-8"
+    )
 
 
 if __name__ == "__main__":

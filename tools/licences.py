@@ -1,4 +1,6 @@
-"""THIRD_PARTY.md: what diffurn depends on, itself or through others, with the licence that each package states. Run by `make licences`."""
+"""THIRD_PARTY.md: what diffurn depends on, itself or through others, with the licence that each
+package states. Run by `make licences`.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ from the metadata of what was installed on {system}. Builds of torch for GPUs br
 
 
 def closure(extra: str) -> set[str]:
-    """Every package that an extra of diffurn asks for, also through others; without it, that the library asks for."""
+    """Every package that an extra of diffurn asks for, also through others; without it, that the
+    library asks for.
+    """
     found: set[str] = set()
     waiting = [("diffurn", frozenset({extra} - {LIBRARY}))]
     seen = set()
@@ -34,7 +38,9 @@ def closure(extra: str) -> set[str]:
         seen.add((name, extras))
         for text in metadata.requires(name) or []:
             wanted = Requirement(text)
-            if wanted.marker is None or any(wanted.marker.evaluate({"extra": each}) for each in extras or {""}):
+            if wanted.marker is None or any(
+                wanted.marker.evaluate({"extra": each}) for each in extras or {""}
+            ):
                 found.add(canonicalize_name(wanted.name))
                 waiting.append((canonicalize_name(wanted.name), frozenset(wanted.extras)))
     return found
@@ -45,10 +51,16 @@ def licence(name: str) -> str:
     about = metadata.metadata(name)
     if about.get("License-Expression"):
         return str(about["License-Expression"])
-    classifiers = [each.rpartition(" :: ")[2] for each in about.get_all("Classifier", []) if each.startswith("License :: ")]
+    classifiers = [
+        each.rpartition(" :: ")[2]
+        for each in about.get_all("Classifier", [])
+        if each.startswith("License :: ")
+    ]
     named = [each for each in classifiers if each != "OSI Approved"]
     stated = (about.get("License") or "").strip()
-    return ", ".join(named) or (stated if stated and len(stated) < 60 and "\n" not in stated else "see its own files")
+    return ", ".join(named) or (
+        stated if stated and len(stated) < 60 and "\n" not in stated else "see its own files"
+    )
 
 
 def main() -> None:
@@ -60,9 +72,14 @@ def main() -> None:
     lines = []
     for name in sorted(users):
         by = [LIBRARY] if LIBRARY in users[name] else users[name]
-        lines.append(f"| {name} | {metadata.version(name).partition('+')[0]} | {licence(name)} | {', '.join(by)} |")
+        lines.append(
+            f"| {name} | {metadata.version(name).partition('+')[0]} | {licence(name)} | "
+            f"{', '.join(by)} |"
+        )
     system = f"{platform.system()} with Python {platform.python_version()}"
-    (ROOT / "THIRD_PARTY.md").write_text(HEAD.format(system=system) + "\n".join(lines) + "\n", encoding="utf-8")
+    (ROOT / "THIRD_PARTY.md").write_text(
+        HEAD.format(system=system) + "\n".join(lines) + "\n", encoding="utf-8"
+    )
     print(f"THIRD_PARTY.md: {len(lines)} packages")
 
 

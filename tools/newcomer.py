@@ -1,6 +1,8 @@
-"""Tries a wheel as a stranger would, in an empty folder and a fresh environment: alone, then with extras. Run by `make newcomer`.
+"""Tries a wheel as a stranger would, in an empty folder and a fresh environment: alone, then with
+extras. Run by `make newcomer`.
 
-Every failure that a person can make on the way must end with exit status 2, one sentence that says what to do, and no traceback.
+Every failure that a person can make on the way must end with exit status 2, one sentence that says
+what to do, and no traceback.
 """
 
 from __future__ import annotations
@@ -64,10 +66,21 @@ class Newcomer:
 
     def install(self, extra: str = "") -> None:
         constraints = ["--constraint", str(ROOT / "constraints.txt")]
-        self._run("python", "-m", "pip", "install", "--quiet", *constraints, f"{self.wheel}{extra}", check=True)
+        self._run(
+            "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            *constraints,
+            f"{self.wheel}{extra}",
+            check=True,
+        )
 
     def python(self, code: str) -> str:
-        return self._run("python", "-W", "ignore", "-c", code, check=True).stdout  # torch without NumPy warns, once
+        return self._run(
+            "python", "-W", "ignore", "-c", code, check=True
+        ).stdout  # torch without NumPy warns, once
 
     def works(self, command: str, *words: str) -> None:
         done = self._run("diffurn", *command.split())
@@ -77,12 +90,18 @@ class Newcomer:
     def is_refused(self, command: str, sentence: str) -> None:
         done = self._run("diffurn", *command.split())
         said = " ".join(done.stderr.split())
-        self._tell(command, done.returncode == 2 and sentence in said and "Traceback" not in said, done)
+        self._tell(
+            command, done.returncode == 2 and sentence in said and "Traceback" not in said, done
+        )
 
     def explores(self) -> None:
         command = [str(self.bin / "diffurn"), "explore", "--no-open", "--port", "0"]
         with subprocess.Popen(
-            command, cwd=self.folder, text=True, stdout=subprocess.PIPE, env={**os.environ, "PYTHONUNBUFFERED": "1"}
+            command,
+            cwd=self.folder,
+            text=True,
+            stdout=subprocess.PIPE,
+            env={**os.environ, "PYTHONUNBUFFERED": "1"},
         ) as page:
             try:
                 assert page.stdout is not None
@@ -93,7 +112,9 @@ class Newcomer:
                 page.terminate()
         print("ok   diffurn explore")
 
-    def _run(self, program: str, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
+    def _run(
+        self, program: str, *arguments: str, check: bool = False
+    ) -> subprocess.CompletedProcess[str]:
         command = [str(self.bin / program), *arguments]
         return subprocess.run(
             command,
@@ -114,7 +135,10 @@ class Newcomer:
 def readme() -> tuple[str, str]:
     """The code of the README, and what it says it prints."""
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    code, output = ("\n".join(re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL)) for kind in ("python", "text"))
+    code, output = (
+        "\n".join(re.findall(rf"^```{kind}\n(.*?)^```", text, re.MULTILINE | re.DOTALL))
+        for kind in ("python", "text")
+    )
     return code, output
 
 
@@ -130,7 +154,11 @@ def main(wheel: Path) -> None:
             newcomer.is_refused(command, sentence)
         newcomer.install("[experiments]")
         newcomer.works("--version", "diffurn ")
-        newcomer.works("fit counts.csv --reference rabbits --figure importance.png", "rabbits", "importance.png")
+        newcomer.works(
+            "fit counts.csv --reference rabbits --figure importance.png",
+            "rabbits",
+            "importance.png",
+        )
         newcomer.works("fit --example titanic --reference Crew", "5.278")
         gpu = newcomer.python("import torch; print(torch.cuda.is_available())").strip() == "True"
         for command, sentence in (REFUSED | ({} if gpu else WITHOUT_GPU)).items():

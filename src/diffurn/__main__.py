@@ -1,10 +1,13 @@
-"""The command `diffurn`, also as ``python -m diffurn``: it starts without the extras, and says which are missing."""
+"""The command `diffurn`, also as ``python -m diffurn``: it starts without the extras, and says
+which are missing.
+"""
 
 from __future__ import annotations
 
 import sys
 
-from diffurn import __version__, interrupts
+from diffurn import __version__
+from diffurn import _interrupts as interrupts
 
 
 def main() -> None:
@@ -20,7 +23,10 @@ def main() -> None:
             print(f"diffurn {__version__}")
             return
         extra = "explore" if sys.argv[1:2] == ["explore"] else "experiments"
-        print(f"diffurn: this command needs {missing.name}: pip install 'diffurn[{extra}]'", file=sys.stderr)
+        print(
+            f"diffurn: this command needs {missing.name}: pip install 'diffurn[{extra}]'",
+            file=sys.stderr,
+        )
         sys.exit(2)
 
 

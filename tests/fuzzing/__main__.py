@@ -1,4 +1,6 @@
-"""``python -m fuzzing``: checks families of hard urns until time is up, and prints what fails as lines to paste into Python."""
+"""``python -m fuzzing``: checks families of hard urns until time is up, and prints what fails as
+lines to paste into Python.
+"""
 
 from __future__ import annotations
 
@@ -15,18 +17,46 @@ from fuzzing.findings import Example, Finding, merged
 from fuzzing.jobs import Job, Result
 from fuzzing.pool import Lost, work_off
 
-JOB_LIMIT = 600.0  # seconds on the clock; jobs take one or two, and a minute where calls have to be ended
+JOB_LIMIT = (
+    600.0  # seconds on the clock; jobs take one or two, and a minute where calls have to be ended
+)
 
 
 def parsed(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m fuzzing", description=__doc__.split(":")[1])
-    parser.add_argument("--seconds", type=float, default=900.0, help="no new batch begins after so long (default: 900)")
-    parser.add_argument("--seed", type=int, default=0, help="the same seed gives the same urns in the same order (default: 0)")
+    parser.add_argument(
+        "--seconds",
+        type=float,
+        default=900.0,
+        help="no new batch begins after so long (default: 900)",
+    )
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="the same seed gives the same urns in the same order (default: 0)",
+    )
     parser.add_argument("--workers", type=int, default=2, help="processes (default: 2)")
-    parser.add_argument("--device", default="cpu", help="torch device, such as cpu or cuda (default: cpu)")
-    parser.add_argument("--kinds", nargs="+", choices=jobs.KINDS, default=list(jobs.KINDS), help="sets of checks (default: all)")
-    parser.add_argument("--families", nargs="+", choices=FAMILIES, default=list(FAMILIES), help="families of urns (default: all)")
-    parser.add_argument("--job", metavar="KIND:FAMILY:INDEX", help="run this batch alone, in this process")
+    parser.add_argument(
+        "--device", default="cpu", help="torch device, such as cpu or cuda (default: cpu)"
+    )
+    parser.add_argument(
+        "--kinds",
+        nargs="+",
+        choices=jobs.KINDS,
+        default=list(jobs.KINDS),
+        help="sets of checks (default: all)",
+    )
+    parser.add_argument(
+        "--families",
+        nargs="+",
+        choices=FAMILIES,
+        default=list(FAMILIES),
+        help="families of urns (default: all)",
+    )
+    parser.add_argument(
+        "--job", metavar="KIND:FAMILY:INDEX", help="run this batch alone, in this process"
+    )
     return parser.parse_args(arguments)
 
 
@@ -41,7 +71,10 @@ def report(findings: list[Finding], done: Mapping[str, Result], seconds: float) 
     print("\n" + "\n".join(map(str, findings)))
     print(f"\nafter {seconds:.0f} s:")
     for kind, result in done.items():
-        print(f"{kind:24}{result.urns:>12,} urns{result.urns / max(result.seconds, 1e-9):>12,.0f} a second and core")
+        print(
+            f"{kind:24}{result.urns:>12,} urns{result.urns / max(result.seconds, 1e-9):>12,.0f} a "
+            "second and core"
+        )
     print(f"{len(findings)} checks failed" if findings else "no check failed")
 
 
@@ -58,7 +91,14 @@ def main(arguments: list[str] | None = None) -> int:
     else:
         queue = jobs.schedule(options.seed, options.kinds, options.families)
         work = functools.partial(jobs.run, device=device)
-        for job, result in work_off(queue, work, functools.partial(jobs.prepare, device), options.workers, JOB_LIMIT, options.seconds):
+        for job, result in work_off(
+            queue,
+            work,
+            functools.partial(jobs.prepare, device),
+            options.workers,
+            JOB_LIMIT,
+            options.seconds,
+        ):
             found = [lost(job, result.reason)] if isinstance(result, Lost) else result.findings
             if isinstance(result, Result):
                 done.setdefault(job.kind, Result(0, 0.0, [])).add(result)

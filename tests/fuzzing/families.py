@@ -1,7 +1,8 @@
 """Families of hard urns, drawn many at a time: a name and a seed determine every urn.
 
-A family chooses the number of groups and fills arrays of group sizes, draws and log-weights, one row an urn. The building blocks are the
-functions that start with an underscore; a new family is one entry of ``FAMILIES``.
+A family chooses the number of groups and fills arrays of group sizes, draws and log-weights, one
+row an urn. The building blocks are the functions that start with an underscore; a new family is one
+entry of ``FAMILIES``.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from urns import NEVER, URNS, Urn
+from support.urns import NEVER, URNS, Urn
 
 Floats = NDArray[np.float64]
 Integers = NDArray[np.int64]
@@ -54,7 +55,9 @@ class Batch:
 
     @property
     def exact_log_weights(self) -> NDArray[np.longdouble]:
-        """The logarithms of the numbers that the library is given; weights are rounded, their logarithms here are not."""
+        """The logarithms of the numbers that the library is given; weights are rounded, their
+        logarithms here are not.
+        """
         if not self.by_weights:
             return self.log_weights.astype(np.longdouble)
         with np.errstate(divide="ignore"):
@@ -66,47 +69,76 @@ class Batch:
 
     def take(self, rows: Sequence[int] | Integers) -> Batch:
         index = np.asarray(rows, dtype=np.int64)
-        return replace(self, group_sizes=self.group_sizes[index], draws=self.draws[index], log_weights=self.log_weights[index])
+        return replace(
+            self,
+            group_sizes=self.group_sizes[index],
+            draws=self.draws[index],
+            log_weights=self.log_weights[index],
+        )
 
     def urn(self, row: int) -> Urn:
         """One row in plain numbers, as the oracles take it."""
-        sizes, log_weights = self.group_sizes[row].tolist(), self.exact_log_weights[row].astype(float).tolist()
-        return Urn(f"{self.family}-{self.index}-{row}", tuple(sizes), int(self.draws[row]), tuple(log_weights))
+        sizes, log_weights = (
+            self.group_sizes[row].tolist(),
+            self.exact_log_weights[row].astype(float).tolist(),
+        )
+        return Urn(
+            f"{self.family}-{self.index}-{row}",
+            tuple(sizes),
+            int(self.draws[row]),
+            tuple(log_weights),
+        )
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Building blocks
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
-def _log_uniform(rng: Rng, low: float | Floats, high: float | Floats, shape: tuple[int, ...]) -> Integers:
+def _log_uniform(
+    rng: Rng, low: float | Floats, high: float | Floats, shape: tuple[int, ...]
+) -> Integers:
     """Whole numbers from low to high, each order of magnitude as often as the next."""
     exponent = rng.uniform(np.log(low), np.log(np.asarray(high) + 1.0), shape)
     return np.minimum(np.floor(np.exp(exponent)), high).astype(np.int64)
 
 
 def _tops(rng: Rng, rows: int, groups: int, most: int = MOST_BALLS) -> Integers:
-    """The size of the largest group, one number an urn; half of the urns hold more than a million balls."""
+    """The size of the largest group, one number an urn; half of the urns hold more than a million
+    balls.
+    """
     top = max(1, most // groups)
-    return np.where(rng.random(rows) < 0.5, _log_uniform(rng, 1, top, (rows,)), _log_uniform(rng, min(10**6, top), top, (rows,)))
+    return np.where(
+        rng.random(rows) < 0.5,
+        _log_uniform(rng, 1, top, (rows,)),
+        _log_uniform(rng, min(10**6, top), top, (rows,)),
+    )
 
 
 def _sizes(rng: Rng, rows: int, groups: int, most: int = MOST_BALLS) -> Integers:
-    """Sizes of all magnitudes up to a top; in a third of the urns all are equal, in another third some are."""
+    """Sizes of all magnitudes up to a top; in a third of the urns all are equal, in another third
+    some are.
+    """
     top = _tops(rng, rows, groups, most)[:, None]
     mixed = _log_uniform(rng, 1.0, top.astype(float), (rows, groups))
     share = rng.choice([0.0, 0.5, 1.0], (rows, 1))
     return np.where(rng.random((rows, groups)) < share, top, mixed)
 
 
-def _spread(rng: Rng, rows: int, groups: int, scales: Sequence[float] = (0.5, 3.0, 30.0, 300.0, 600.0)) -> Floats:
+def _spread(
+    rng: Rng, rows: int, groups: int, scales: Sequence[float] = (0.5, 3.0, 30.0, 300.0, 600.0)
+) -> Floats:
     return rng.uniform(-1.0, 1.0, (rows, groups)) * rng.choice(scales, (rows, 1))
 
 
 def _levels(rng: Rng, rows: int, groups: int, number: int, largest: float = 600.0) -> Floats:
-    """So many different weights at most, in random order; the gaps between them have all magnitudes."""
+    """So many different weights at most, in random order; the gaps between them have all
+    magnitudes.
+    """
     gap = np.exp(rng.uniform(np.log(1e-3), np.log(largest), (rows, number)))
-    values = np.minimum(np.cumsum(gap, 1) - gap[:, :1], largest) * rng.choice([-1.0, 1.0], (rows, 1))
+    values = np.minimum(np.cumsum(gap, 1) - gap[:, :1], largest) * rng.choice(
+        [-1.0, 1.0], (rows, 1)
+    )
     return np.take_along_axis(values, rng.integers(0, number, (rows, groups)), 1)
 
 
@@ -114,9 +146,10 @@ def _any_draws(rng: Rng, drawable: Integers) -> Integers:
     """Anything from none to all: in a third of the urns few, in another third all but few."""
     total = drawable.sum(-1)
     few = np.minimum(_log_uniform(rng, 1, np.maximum(total, 1).astype(float), total.shape), total)
-    return np.choose(rng.integers(0, 3, len(total)), [(rng.random(len(total)) * (total + 1)).astype(np.int64), few, total - few]).clip(
-        0, total
-    )
+    return np.choose(
+        rng.integers(0, 3, len(total)),
+        [(rng.random(len(total)) * (total + 1)).astype(np.int64), few, total - few],
+    ).clip(0, total)
 
 
 def _boundary_draws(rng: Rng, drawable: Integers, log_weights: Floats, reach: int = 3) -> Integers:
@@ -131,7 +164,9 @@ def _draws(rng: Rng, sizes: Integers, log_weights: Floats) -> Integers:
     """Half at a boundary, half anywhere."""
     drawable = np.where(log_weights == NEVER, 0, sizes)
     at_boundary = rng.random(len(sizes)) < 0.5
-    return np.where(at_boundary, _boundary_draws(rng, drawable, log_weights), _any_draws(rng, drawable))
+    return np.where(
+        at_boundary, _boundary_draws(rng, drawable, log_weights), _any_draws(rng, drawable)
+    )
 
 
 def _with_draws(rng: Rng, sizes: Integers, log_weights: Floats) -> Arrays:
@@ -142,23 +177,31 @@ def _never(rng: Rng, log_weights: Floats, share: float) -> Floats:
     return np.where(rng.random(log_weights.shape) < share, NEVER, log_weights)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Families
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
 
 def _ties(rng: Rng, rows: int, groups: int) -> Arrays:
-    return _with_draws(rng, _sizes(rng, rows, groups), _levels(rng, rows, groups, int(rng.integers(1, 4))))
+    return _with_draws(
+        rng, _sizes(rng, rows, groups), _levels(rng, rows, groups, int(rng.integers(1, 4)))
+    )
 
 
 def _near_ties(rng: Rng, rows: int, groups: int) -> Arrays:
     width = np.exp(rng.uniform(np.log(1e-14), np.log(1e-2), (rows, 1)))
-    return _with_draws(rng, _sizes(rng, rows, groups), _levels(rng, rows, groups, 2) + width * rng.standard_normal((rows, groups)))
+    return _with_draws(
+        rng,
+        _sizes(rng, rows, groups),
+        _levels(rng, rows, groups, 2) + width * rng.standard_normal((rows, groups)),
+    )
 
 
 def _two_levels(rng: Rng, rows: int, groups: int) -> Arrays:
     """Weights 1 and something else, in a third of the urns zero; huge groups beside tiny ones."""
-    other = np.where(rng.random((rows, 1)) < 1 / 3, NEVER, -np.exp(rng.uniform(-3.0, np.log(600.0), (rows, 1))))
+    other = np.where(
+        rng.random((rows, 1)) < 1 / 3, NEVER, -np.exp(rng.uniform(-3.0, np.log(600.0), (rows, 1)))
+    )
     log_weights = np.where(rng.random((rows, groups)) < 0.5, 0.0, other)
     tiny = rng.random((rows, groups)) < 0.4
     sizes = np.where(tiny, _log_uniform(rng, 1, 500, (rows, groups)), _sizes(rng, rows, groups))
@@ -166,10 +209,14 @@ def _two_levels(rng: Rng, rows: int, groups: int) -> Arrays:
 
 
 def _boundary(rng: Rng, rows: int, groups: int) -> Arrays:
-    """n empties the heavy groups, give or take a few balls, and the others are lighter by 2 to 100."""
+    """n empties the heavy groups, give or take a few balls, and the others are lighter by 2 to
+    100.
+    """
     heavy = rng.random((rows, groups)) < 0.6
     gap = np.exp(rng.uniform(np.log(2.0), np.log(100.0), (rows, 1)))
-    log_weights = np.where(heavy, 0.0, -gap) + rng.choice([0.0, 0.3, 2.0], (rows, 1)) * rng.standard_normal((rows, groups))
+    log_weights = np.where(heavy, 0.0, -gap) + rng.choice(
+        [0.0, 0.3, 2.0], (rows, 1)
+    ) * rng.standard_normal((rows, groups))
     sizes = _sizes(rng, rows, groups)
     filled = np.where(heavy, sizes, 0).sum(-1)
     return sizes, (filled + rng.integers(-4, 5, rows)).clip(0, sizes.sum(-1)), log_weights
@@ -199,32 +246,44 @@ def _equal_weights(rng: Rng, rows: int, groups: int) -> Arrays:
 
 def _subsets(rng: Rng, rows: int, groups: int) -> Arrays:
     """One ball in every group."""
-    log_weights = np.where(rng.random((rows, 1)) < 0.5, _spread(rng, rows, groups), _levels(rng, rows, groups, 2))
+    log_weights = np.where(
+        rng.random((rows, 1)) < 0.5, _spread(rng, rows, groups), _levels(rng, rows, groups, 2)
+    )
     return _with_draws(rng, np.ones((rows, groups), np.int64), log_weights)
 
 
 def _uneven(rng: Rng, rows: int, groups: int) -> Arrays:
     """One group holds nearly all balls."""
     sizes = _log_uniform(rng, 1, 300, (rows, groups))
-    np.put_along_axis(sizes, rng.integers(0, groups, (rows, 1)), _tops(rng, rows, groups)[:, None], 1)
+    np.put_along_axis(
+        sizes, rng.integers(0, groups, (rows, 1)), _tops(rng, rows, groups)[:, None], 1
+    )
     return _with_draws(rng, sizes, _spread(rng, rows, groups, (0.5, 5.0, 30.0)))
 
 
 def _everyday(rng: Rng, rows: int, groups: int) -> Arrays:
-    return _with_draws(rng, _sizes(rng, rows, groups, 10**5), _spread(rng, rows, groups, (0.3, 1.0, 3.0)))
+    return _with_draws(
+        rng, _sizes(rng, rows, groups, 10**5), _spread(rng, rows, groups, (0.3, 1.0, 3.0))
+    )
 
 
 def _small(rng: Rng, rows: int, groups: int) -> Arrays:
     """Few enough balls for tables, with weights of all kinds."""
     sizes = rng.integers(0, 1 + 60 // groups, (rows, groups))
-    log_weights = np.where(rng.random((rows, 1)) < 0.5, _spread(rng, rows, groups), _levels(rng, rows, groups, 2))
+    log_weights = np.where(
+        rng.random((rows, 1)) < 0.5, _spread(rng, rows, groups), _levels(rng, rows, groups, 2)
+    )
     return _with_draws(rng, sizes, _never(rng, log_weights, 0.1))
 
 
 def _shared(rng: Rng, rows: int, groups: int) -> Arrays:
     """The same few balls in every urn, with different weights."""
     sizes = np.repeat(rng.integers(1, 2 + 60 // groups, (1, groups)), rows, 0)
-    return sizes, np.repeat(rng.integers(0, sizes[0].sum() + 1, 1), rows), _spread(rng, rows, groups, (0.5, 3.0, 30.0))
+    return (
+        sizes,
+        np.repeat(rng.integers(0, sizes[0].sum() + 1, 1), rows),
+        _spread(rng, rows, groups, (0.5, 3.0, 30.0)),
+    )
 
 
 FOUND = (  # urns on which some version of the library was wrong or did not return
@@ -247,7 +306,11 @@ def _table(rng: Rng, rows: int, groups: int) -> Arrays:
     alike = [urn for urn in (*FOUND, *URNS) if urn.groups == groups]
     chosen = [alike[i] for i in rng.permutation(len(alike))[:rows]]
     log_weights = np.array([urn.log_weights for urn in chosen])
-    return np.array([urn.group_sizes for urn in chosen]), np.array([urn.draws for urn in chosen]), log_weights
+    return (
+        np.array([urn.group_sizes for urn in chosen]),
+        np.array([urn.draws for urn in chosen]),
+        log_weights,
+    )
 
 
 @dataclass(frozen=True)
@@ -282,8 +345,16 @@ def groups_of(family: str, fewest: int, most: int) -> list[int]:
     return [groups for groups in FAMILIES[family].groups if fewest <= groups <= most]
 
 
-def generate(family: str, seed: int, index: int, rows: int = 512, fewest_groups: int = 1, most_groups: int = 1000) -> Batch:
-    """Batch number ``index`` of a family; a quarter of the batches are given by weights, half of the short ones as lists.
+def generate(
+    family: str,
+    seed: int,
+    index: int,
+    rows: int = 512,
+    fewest_groups: int = 1,
+    most_groups: int = 1000,
+) -> Batch:
+    """Batch number ``index`` of a family; a quarter of the batches are given by weights, half of
+    the short ones as lists.
 
     There are so many rows of up to six groups, and fewer of more.
     """
@@ -293,4 +364,12 @@ def generate(family: str, seed: int, index: int, rows: int = 512, fewest_groups:
     numbers = min(6 * rows, NUMBERS_READ) if chosen.few_numbers else 6 * rows
     sizes, draws, log_weights = chosen.make(rng, max(1, min(rows, numbers // groups)), groups)
     by_weights, as_lists = bool(rng.random() < 0.25), bool(rng.random() < 0.5)
-    return Batch(family, index, sizes, draws, log_weights, by_weights, as_lists and sizes.size <= NUMBERS_READ)
+    return Batch(
+        family,
+        index,
+        sizes,
+        draws,
+        log_weights,
+        by_weights,
+        as_lists and sizes.size <= NUMBERS_READ,
+    )

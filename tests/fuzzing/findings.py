@@ -41,13 +41,23 @@ class Finding:
         self.examples = sorted({*self.examples, *other.examples})[:EXAMPLES]
 
     def __str__(self) -> str:
-        families = ", ".join(f"{family} {count:,}" for family, count in sorted(self.families.items(), key=lambda item: -item[1]))
-        return "\n".join([f"{self.law}: {self.check}: {self.count:,} urns ({families})", *(f"    {example}" for example in self.examples)])
+        families = ", ".join(
+            f"{family} {count:,}"
+            for family, count in sorted(self.families.items(), key=lambda item: -item[1])
+        )
+        return "\n".join(
+            [
+                f"{self.law}: {self.check}: {self.count:,} urns ({families})",
+                *(f"    {example}" for example in self.examples),
+            ]
+        )
 
 
 def merged(findings: Iterable[Finding]) -> list[Finding]:
     """One finding for each check of each law, the most frequent first."""
     together: dict[tuple[str, str], Finding] = {}
     for finding in findings:
-        together.setdefault((finding.law, finding.check), Finding(finding.law, finding.check)).add(finding)
+        together.setdefault((finding.law, finding.check), Finding(finding.law, finding.check)).add(
+            finding
+        )
     return sorted(together.values(), key=lambda finding: (finding.law, -finding.count))

@@ -9,7 +9,7 @@ from fuzzing.families import NEVER, Floats, Integers
 from fuzzing.outcomes import fluid
 from fuzzing.probabilities import counts_of
 from fuzzing.trial import Trial, Values
-from tolerances import EPS, FISHER
+from support.tolerances import EPS, FISHER
 
 
 def _direction(trial: Trial) -> Floats:
@@ -17,7 +17,9 @@ def _direction(trial: Trial) -> Floats:
 
 
 def _slope(trial: Trial, name: str, function) -> Values:
-    """The gradient of a scalar for each urn in its log-weights; by way of the weights, if those are given."""
+    """The gradient of a scalar for each urn in its log-weights; by way of the weights, if those are
+    given.
+    """
 
     def compute(urn, rows: Integers) -> torch.Tensor:
         parameter = urn.weights if trial.batch.by_weights else urn.log_weights
@@ -36,30 +38,44 @@ def _never(trial: Trial) -> Values:
 
 
 def check_slope_of_log_prob(trial: Trial) -> None:
-    """Fisher: x - E[x]. Wallenius: zero in the direction of a common factor, and the quotient of differences."""
+    """Fisher: x - E[x]. Wallenius: zero in the direction of a common factor, and the quotient of
+    differences.
+    """
     counts = counts_of(trial)[:, 1]
     slope = _slope(trial, "log_prob", lambda urn, rows: urn.log_prob(_tensor(trial, counts, rows)))
 
     def call(row: int, index: tuple[int, ...]) -> str:
         return f"log_prob({counts[row].tolist()})  # ∂/∂ log ω_{index[0]}:"
 
-    trial.expect("the gradient of log_prob is finite", np.isfinite(slope), call, slope, "a finite number")
+    trial.expect(
+        "the gradient of log_prob is finite", np.isfinite(slope), call, slope, "a finite number"
+    )
     if trial.is_fisher:
         exact = counts - trial.reference.mean
-        error = 1e-9 * (np.abs(exact) + np.sqrt(trial.reference.spread)) + 32 * EPS * np.maximum(trial.batch.drawable, 1)
+        error = 1e-9 * (np.abs(exact) + np.sqrt(trial.reference.spread)) + 32 * EPS * np.maximum(
+            trial.batch.drawable, 1
+        )
         fine = _never(trial) | (np.abs(slope - exact) <= error)
         trial.expect("the gradient of log_prob is right", fine, call, slope, exact)
     else:
         spread = fluid(trial.batch)[1]
         scale = 1e-7 * (1 + np.abs(slope).max(-1) + np.sqrt(spread.max(-1)))
         total = slope.sum(-1, keepdims=True)
-        trial.expect("a common factor has no gradient", np.abs(total) <= scale[:, None], call, total, "0 as the sum over all groups")
+        trial.expect(
+            "a common factor has no gradient",
+            np.abs(total) <= scale[:, None],
+            call,
+            total,
+            "0 as the sum over all groups",
+        )
 
 
 def check_slope_of_mean(trial: Trial) -> None:
     """Of Fisher's law the covariance; of both nothing in the direction of a common factor."""
     direction = _direction(trial)
-    slope = _slope(trial, "mean", lambda urn, rows: (urn.mean * _tensor(trial, direction, rows)).sum(-1))
+    slope = _slope(
+        trial, "mean", lambda urn, rows: (urn.mean * _tensor(trial, direction, rows)).sum(-1)
+    )
     _check_product(trial, "mean", slope, direction)
 
 
@@ -68,7 +84,11 @@ def check_slope_of_draws(trial: Trial) -> None:
     if not trial.is_fisher:
         return
     direction = _direction(trial)
-    slope = _slope(trial, "rsample()", lambda urn, rows: (urn.rsample() * _tensor(trial, direction, rows)).sum(-1))
+    slope = _slope(
+        trial,
+        "rsample()",
+        lambda urn, rows: (urn.rsample() * _tensor(trial, direction, rows)).sum(-1),
+    )
     _check_product(trial, "rsample()", slope, direction)
 
 
@@ -76,7 +96,9 @@ def _check_product(trial: Trial, name: str, slope: Values, direction: Floats) ->
     def call(row: int, index: tuple[int, ...]) -> str:
         return f"{name}  # ∂(x·{direction[row].tolist()})/∂ log ω_{index[0]}:"
 
-    trial.expect(f"the gradient of {name} is finite", np.isfinite(slope), call, slope, "a finite number")
+    trial.expect(
+        f"the gradient of {name} is finite", np.isfinite(slope), call, slope, "a finite number"
+    )
     if not trial.is_fisher:
         return
     covariance = trial.reference.covariance

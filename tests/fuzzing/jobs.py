@@ -1,4 +1,6 @@
-"""The work of the fuzzer in small pieces: a job is one batch of one family under one set of checks."""
+"""The work of the fuzzer in small pieces: a job is one batch of one family under one set of
+checks.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,17 @@ from dataclasses import dataclass
 import torch
 
 from diffurn import FisherHypergeometric
-from fuzzing import compiled, draws, gradients, modes, moments, precision, probabilities, tails, tilts
+from fuzzing import (
+    compiled,
+    draws,
+    gradients,
+    modes,
+    moments,
+    precision,
+    probabilities,
+    tails,
+    tilts,
+)
 from fuzzing.families import generate, groups_of
 from fuzzing.findings import Finding
 from fuzzing.trial import Check, Trial, run_checks
@@ -46,8 +58,16 @@ FISHER_GRADIENTS: tuple[Check, ...] = (
     gradients.check_slope_of_draws,
 )
 FISHER_COMPILED: tuple[Check, ...] = (compiled.check_compiled_values, compiled.check_compiled_draws)
-WALLENIUS: tuple[Check, ...] = (probabilities.check_log_prob, probabilities.check_recursion, draws.check_draws)
-WALLENIUS_MEANS: tuple[Check, ...] = (moments.check_mean, moments.check_closed_forms, draws.check_reparametrised_draws)
+WALLENIUS: tuple[Check, ...] = (
+    probabilities.check_log_prob,
+    probabilities.check_recursion,
+    draws.check_draws,
+)
+WALLENIUS_MEANS: tuple[Check, ...] = (
+    moments.check_mean,
+    moments.check_closed_forms,
+    draws.check_reparametrised_draws,
+)
 WALLENIUS_MOMENTS: tuple[Check, ...] = (
     moments.check_mean,
     moments.check_closed_forms,
@@ -55,7 +75,13 @@ WALLENIUS_MOMENTS: tuple[Check, ...] = (
     moments.check_variance,
     draws.check_draws_against_moments,
 )
-WALLENIUS_TAILS: tuple[Check, ...] = (tails.check_tails, tails.check_sums, tails.check_quantiles, modes.check_mode, modes.check_entropy)
+WALLENIUS_TAILS: tuple[Check, ...] = (
+    tails.check_tails,
+    tails.check_sums,
+    tails.check_quantiles,
+    modes.check_mode,
+    modes.check_entropy,
+)
 WALLENIUS_GRADIENTS: tuple[Check, ...] = (
     probabilities.check_log_prob,
     probabilities.check_recursion,
@@ -85,24 +111,36 @@ class Kind:
     families: tuple[str, ...] = ()
 
     def has(self, family: str) -> bool:
-        return (not self.families or family in self.families) and bool(groups_of(family, *self.groups))
+        return (not self.families or family in self.families) and bool(
+            groups_of(family, *self.groups)
+        )
 
 
-# Wallenius' moments and tails are slow where they are integrals, hence their small batches and shares. In 90 rounds there are a million of
-# Fisher's urns, a hundred thousand of Wallenius' and fifty million tilts.
+# Wallenius' moments and tails are slow where they are integrals, hence their small batches and
+# shares. In 90 rounds there are a million of Fisher's urns, a hundred thousand of Wallenius' and
+# fifty million tilts.
 KINDS = {
     "fisher": Kind("fisher", FISHER, 512, 2.0),
     "fisher-tails": Kind("fisher", FISHER_TAILS, 32, 0.25),
     "fisher-gradients": Kind("fisher", FISHER_GRADIENTS, 64, 0.125, requires_grad=True),
     "fisher-precision": Kind("fisher", (precision.check_precision,), 4, 0.4, (1, 100)),
-    "fisher-compiled": Kind("fisher", FISHER_COMPILED, compiled.ROWS, 0.1, (compiled.GROUPS,) * 2, families=("everyday", "ties", "wide")),
+    "fisher-compiled": Kind(
+        "fisher",
+        FISHER_COMPILED,
+        compiled.ROWS,
+        0.1,
+        (compiled.GROUPS,) * 2,
+        families=("everyday", "ties", "wide"),
+    ),
     "tilt": Kind("fisher", (tilts.check_tilt,), 20_000, 2.0),
     "wallenius": Kind("wallenius", WALLENIUS, 256, 0.3, (1, 100)),
     "wallenius-means": Kind("wallenius", WALLENIUS_MEANS, 16, 0.5, (1, 12)),
     "wallenius-moments": Kind("wallenius", WALLENIUS_MOMENTS, 8, 0.3, (1, 12)),
     "wallenius-tails": Kind("wallenius", WALLENIUS_TAILS, 8, 0.1, (2, 2)),
     "wallenius-tails-of-many": Kind("wallenius", (tails.check_tails,), 1, 0.04, (3, 4)),
-    "wallenius-gradients": Kind("wallenius", WALLENIUS_GRADIENTS, 4, 0.2, (1, 12), requires_grad=True),
+    "wallenius-gradients": Kind(
+        "wallenius", WALLENIUS_GRADIENTS, 4, 0.2, (1, 12), requires_grad=True
+    ),
     "wallenius-precision": Kind("wallenius", (precision.check_precision,), 2, 0.15, (1, 12)),
 }
 
@@ -132,24 +170,36 @@ class Result:
 
 
 def prepare(device: torch.device) -> None:
-    """Once in every process. A first draw imports and compiles what is needed: a time limit must not end that half-way."""
+    """Once in every process. A first draw imports and compiles what is needed: a time limit must
+    not end that half-way.
+    """
     torch.set_num_threads(1)  # processes must not compete for the same cores
     warnings.simplefilter("ignore")
     for size in (5, 500):
         log_weights = torch.zeros(3, dtype=torch.float64, device=device, requires_grad=True)
-        FisherHypergeometric([size] * 3, size, log_weights=log_weights).rsample((2,)).sum().backward()
+        FisherHypergeometric([size] * 3, size, log_weights=log_weights).rsample(
+            (2,)
+        ).sum().backward()
 
 
 def run(job: Job, device: torch.device) -> Result:
     kind, began = KINDS[job.kind], time.process_time()
     batch = generate(job.family, job.seed, job.index, kind.rows, *kind.groups)
-    findings = run_checks(Trial(kind.law, batch, device, job.index, kind.requires_grad), kind.checks)
+    findings = run_checks(
+        Trial(kind.law, batch, device, job.index, kind.requires_grad), kind.checks
+    )
     return Result(len(batch), time.process_time() - began, findings)
 
 
 def schedule(seed: int, kinds: Sequence[str], families: Sequence[str]) -> Iterator[Job]:
-    """Endless rounds over all families; in each round a kind has as many batches of a family as its share says."""
-    pairs = [(kind, family) for family, kind in itertools.product(families, kinds) if KINDS[kind].has(family)]
+    """Endless rounds over all families; in each round a kind has as many batches of a family as its
+    share says.
+    """
+    pairs = [
+        (kind, family)
+        for family, kind in itertools.product(families, kinds)
+        if KINDS[kind].has(family)
+    ]
     made: Counter[tuple[str, str]] = Counter()
     for turn in itertools.count(1) if pairs else ():
         for kind, family in pairs:

@@ -16,8 +16,8 @@ class TimeLimitError(Exception):
 def time_limit(seconds: float) -> Iterator[None]:
     """Processor time, not time on the clock: a busy machine raises no false alarm.
 
-    Python runs signal handlers between operations, so this ends loops of tensor operations. A single operation that does not return is
-    ended by the pool, which kills the process.
+    Python runs signal handlers between operations, so this ends loops of tensor operations. A
+    single operation that does not return is ended by the pool, which kills the process.
     """
 
     def expire(number: int, frame: FrameType | None) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from fuzzing.probabilities import log_probs
 from fuzzing.trial import Trial
-from tolerances import EPS, FISHER
+from support.tolerances import EPS, FISHER
 
 SAMPLES = 64
 FEW = 200  # outcomes of two groups that are summed
@@ -17,8 +17,16 @@ def check_mode(trial: Trial) -> None:
     mode, batch = trial.get("mode"), trial.batch
     lowest, highest = trial.support
     possible = (mode >= lowest) & (mode <= highest) & (mode == np.floor(mode))
-    trial.expect("mode is a possible outcome", possible, "mode[{index}]", mode, np.clip(mode, lowest, highest))
-    trial.expect("mode has n balls", mode.sum(-1) == batch.draws, "mode.sum()", mode.sum(-1), batch.draws)
+    trial.expect(
+        "mode is a possible outcome",
+        possible,
+        "mode[{index}]",
+        mode,
+        np.clip(mode, lowest, highest),
+    )
+    trial.expect(
+        "mode has n balls", mode.sum(-1) == batch.draws, "mode.sum()", mode.sum(-1), batch.draws
+    )
     if not trial.is_fisher or trial.void.any() or not possible.all():
         return
     x, m = mode.astype(np.longdouble), batch.drawable
@@ -31,15 +39,29 @@ def check_mode(trial: Trial) -> None:
     rounding = 8 * EPS * (32 + np.abs(log_weights).max(-1)).astype(float)
     with np.errstate(invalid="ignore"):
         fine = ~((gain - price).astype(float) > rounding)
-    trial.expect("no exchange of two balls improves on the mode", fine, "mode", (gain - price).astype(float), "at most 0")
+    trial.expect(
+        "no exchange of two balls improves on the mode",
+        fine,
+        "mode",
+        (gain - price).astype(float),
+        "at most 0",
+    )
     draws = trial.get("sample()", lambda urn, rows: urn.sample()).astype(np.int64)
     both = log_probs(trial, "mode and draw", np.stack([mode.astype(np.int64), draws], 1))
     slack = FISHER.log_prob * np.maximum(1, np.abs(both[:, 0])) * 10
-    trial.expect("no draw is more probable than the mode", both[:, 1] <= both[:, 0] + slack, "mode", both[:, 0], both[:, 1])
+    trial.expect(
+        "no draw is more probable than the mode",
+        both[:, 1] <= both[:, 0] + slack,
+        "mode",
+        both[:, 0],
+        both[:, 1],
+    )
 
 
 def check_entropy(trial: Trial) -> None:
-    """Of two groups the sum over all outcomes; of more the average of -log P over draws, to a few tenths."""
+    """Of two groups the sum over all outcomes; of more the average of -log P over draws, to a few
+    tenths.
+    """
     entropy = trial.get("entropy()", lambda urn, rows: urn.entropy())
     trial.expect("entropy is not negative", entropy >= -1e-12, "entropy()", entropy, "at least 0")
     if not trial.is_fisher:
@@ -54,8 +76,17 @@ def check_entropy(trial: Trial) -> None:
         summed = highest[:, 0] - lowest[:, 0] < FEW
         fine = ~summed | (np.abs(entropy - exact) <= FISHER.entropy * exact + 1e-12)
         trial.expect("entropy is right", fine, "entropy()", entropy, exact)
-    draws = trial.get(f"sample(({SAMPLES},))", lambda urn, rows: urn.sample((SAMPLES,)).movedim(0, 1))
+    draws = trial.get(
+        f"sample(({SAMPLES},))", lambda urn, rows: urn.sample((SAMPLES,)).movedim(0, 1)
+    )
     average = -trial.reference.log_prob(np.nan_to_num(draws).astype(np.int64)).mean(-1)
-    # -log P has a variance of about (c - 1)/2 and exponential tails: 12 deviations of the average are exceeded once in 1e12 urns.
+    # -log P has a variance of about (c - 1)/2 and exponential tails: 12 deviations of the average
+    # are exceeded once in 1e12 urns.
     slack = 12 * np.sqrt(trial.batch.groups / SAMPLES)
-    trial.expect("entropy is what draws show", np.abs(entropy - average) <= slack, "entropy()", entropy, average)
+    trial.expect(
+        "entropy is what draws show",
+        np.abs(entropy - average) <= slack,
+        "entropy()",
+        entropy,
+        average,
+    )

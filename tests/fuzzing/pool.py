@@ -16,7 +16,9 @@ GOODBYE = 5.0  # seconds for a process to end
 
 @dataclass(frozen=True)
 class Lost:
-    """A job without a result: its process died, was killed, or raised an exception of the fuzzer's own."""
+    """A job without a result: its process died, was killed, or raised an exception of the fuzzer's
+    own.
+    """
 
     reason: str
 
@@ -61,15 +63,26 @@ class _Worker:
 
 
 def work_off(
-    jobs: Iterable[Any], work: Work, start: Callable[[], None], workers: int, limit: float, seconds: float
+    jobs: Iterable[Any],
+    work: Work,
+    start: Callable[[], None],
+    workers: int,
+    limit: float,
+    seconds: float,
 ) -> Iterator[tuple[Any, Any]]:
-    """Pairs of a job and its result, as they finish; no new job begins after so many seconds, and none takes longer than the limit."""
+    """Pairs of a job and its result, as they finish; no new job begins after so many seconds, and
+    none takes longer than the limit.
+    """
     queue, end = iter(jobs), time.monotonic() + seconds
     team = [_Worker(work, start) for _ in range(workers)]
     try:
         while True:
             for worker in team:
-                if worker.job is None and time.monotonic() < end and (job := next(queue, None)) is not None:
+                if (
+                    worker.job is None
+                    and time.monotonic() < end
+                    and (job := next(queue, None)) is not None
+                ):
                     worker.give(job)
             busy = [worker for worker in team if worker.job is not None]
             if not busy:
@@ -82,7 +95,10 @@ def work_off(
                     job, result = worker.job, _received(worker)
                     worker.job = None
                 elif time.monotonic() - worker.since > limit:
-                    job, result = worker.job, Lost(f"no result after {limit:g} s; the process was killed")
+                    job, result = (
+                        worker.job,
+                        Lost(f"no result after {limit:g} s; the process was killed"),
+                    )
                 else:
                     continue
                 if isinstance(result, Lost) and "Traceback" not in result.reason:

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 import torch
 
-import tolerances
 from fuzzing.families import Floats, Integers
 from fuzzing.outcomes import exchange, fluid, probes
 from fuzzing.trial import Trial, Values, build
-from tolerances import EPS
+from support import tolerances
+from support.tolerances import EPS
 
 CERTAIN = 1e-11  # log P may exceed 0 by so much where the outcome is all but certain
 MOST_RECURSION = 64  # urns of a batch, and groups
@@ -27,7 +27,9 @@ def promised(trial: Trial) -> Floats:
 
 def counts_of(trial: Trial) -> Integers:
     rng = np.random.default_rng([trial.seed, 1])
-    centre = (trial.reference.mean, trial.reference.spread) if trial.is_fisher else fluid(trial.batch)
+    centre = (
+        (trial.reference.mean, trial.reference.spread) if trial.is_fisher else fluid(trial.batch)
+    )
     return probes(trial.batch, *centre, rng)
 
 
@@ -35,7 +37,9 @@ def log_probs(trial: Trial, name: str, counts: Integers) -> Values:
     """log P of counts (B, K, c), shape (B, K)."""
 
     def compute(urn, rows: Integers) -> torch.Tensor:
-        return urn.log_prob(torch.tensor(counts[rows], device=trial.device).movedim(1, 0)).movedim(0, 1)
+        return urn.log_prob(torch.tensor(counts[rows], device=trial.device).movedim(1, 0)).movedim(
+            0, 1
+        )
 
     return trial.get(f"log_prob({name})", compute, lambda row: f"log_prob({counts[row].tolist()})")
 
@@ -43,14 +47,17 @@ def log_probs(trial: Trial, name: str, counts: Integers) -> Values:
 def allowed(trial: Trial, counts: Integers, exact: Floats) -> Floats:
     """What is promised, and what no float64 computation can avoid.
 
-    ∂ log P/∂ log ω_j = x_j - E[x_j], and the log-odds of a group are rounded to half a unit of their last place. At 10¹² balls that is
-    1e-10 for a typical outcome. If weights are given, their logarithms are rounded as well.
+    ∂ log P/∂ log ω_j = x_j - E[x_j], and the log-odds of a group are rounded to half a unit of
+    their last place. At 10¹² balls that is 1e-10 for a typical outcome. If weights are given, their
+    logarithms are rounded as well.
     """
     log_odds = np.where(trial.batch.drawable > 0, trial.reference.log_odds, 0).astype(float)
     rounded = 1 + np.abs(log_odds)
     if trial.batch.by_weights:
         rounded = rounded + np.abs(np.where(trial.batch.drawable > 0, trial.batch.log_weights, 0.0))
-    unavoidable = EPS * (np.abs(counts - trial.reference.mean[:, None, :]) * rounded[:, None, :]).sum(-1)
+    unavoidable = EPS * (
+        np.abs(counts - trial.reference.mean[:, None, :]) * rounded[:, None, :]
+    ).sum(-1)
     return promised(trial)[:, None] * np.maximum(1, np.abs(exact)) + unavoidable
 
 
@@ -61,7 +68,13 @@ def at(counts: Integers):
 def check_log_prob(trial: Trial) -> None:
     counts = counts_of(trial)
     ours = log_probs(trial, "probes", counts)
-    trial.expect("log_prob of a possible outcome is finite", np.isfinite(ours), at(counts), ours, "a finite number")
+    trial.expect(
+        "log_prob of a possible outcome is finite",
+        np.isfinite(ours),
+        at(counts),
+        ours,
+        "a finite number",
+    )
     trial.expect("log_prob is not above 0", ~(ours > CERTAIN), at(counts), ours, "at most 0")
     if trial.is_fisher:
         exact = trial.reference.log_prob(counts)
@@ -99,7 +112,9 @@ def check_neighbours(trial: Trial) -> None:
 
 
 def check_recursion(trial: Trial) -> None:
-    """The last ball came from some group (Wallenius): P_n(x) = Σ_j P_{n-1}(x - e_j) ω_j (m_j - x_j + 1) / Σ_i ω_i (m_i - x_i + [i = j])."""
+    """The last ball came from some group (Wallenius): P_n(x) = Σ_j P_{n-1}(x - e_j) ω_j (m_j - x_j
+    + 1) / Σ_i ω_i (m_i - x_i + [i = j]).
+    """
     batch = trial.batch
     if trial.is_fisher or batch.groups > MOST_RECURSION:
         return
@@ -113,15 +128,24 @@ def check_recursion(trial: Trial) -> None:
 
     def compute(urn, rows: Integers) -> torch.Tensor:
         previous = build(trial.law, replace(batch.take(rows), draws=shorter[rows]), trial.device)
-        value = torch.tensor(np.where(possible.reshape(len(batch), -1, 1), flat, _any_outcome(trial, shorter)[:, None, :])[rows])
+        value = torch.tensor(
+            np.where(
+                possible.reshape(len(batch), -1, 1), flat, _any_outcome(trial, shorter)[:, None, :]
+            )[rows]
+        )
         return previous.log_prob(value.to(trial.device).movedim(1, 0)).movedim(0, 1)
 
     earlier = trial.get("log_prob(one ball before)", compute).reshape(possible.shape)
     log_weights = np.where(batch.drawable > 0, batch.exact_log_weights, -np.inf)
     left = (batch.drawable[:, None, :] - counts)[:, :, None, :] + steps
     with np.errstate(divide="ignore", invalid="ignore"):
-        weight_left = np.logaddexp.reduce(np.log(left.astype(np.longdouble)) + log_weights[:, None, None, :], -1)
-        own = np.log((batch.drawable[:, None, :] - counts + 1).astype(np.longdouble)) + log_weights[:, None, :]
+        weight_left = np.logaddexp.reduce(
+            np.log(left.astype(np.longdouble)) + log_weights[:, None, None, :], -1
+        )
+        own = (
+            np.log((batch.drawable[:, None, :] - counts + 1).astype(np.longdouble))
+            + log_weights[:, None, :]
+        )
         terms = np.where(possible, earlier + own - weight_left, -np.inf)
     recursive = np.logaddexp.reduce(terms, -1).astype(float)
     exact = np.where(batch.draws[:, None] == 0, 0.0, recursive)

@@ -1,8 +1,11 @@
-"""Fisher's law of many urns at once in plain NumPy: an independent second opinion on every urn, to about twelve digits.
+"""Fisher's law of many urns at once in plain NumPy: an independent second opinion on every urn, to
+about twelve digits.
 
-Independent binomials with odds r·ω_j, given that their sum S is n, follow Fisher's law for every r. Here r makes the mean of S equal to n
-(the library aims at n - ½); sums are counted from the balls that are the exception, in extended precision, so that nothing cancels at
-10¹² balls. P(S = n) comes from the characteristic function of S at the points θ = 2πk/K, whose rule is exact up to P(S = n ± K), …
+Independent binomials with odds r·ω_j, given that their sum S is n, follow Fisher's law for every r.
+Here r makes the mean of S equal to n (the library aims at n - ½); sums are counted from the balls
+that are the exception, in extended precision, so that nothing cancels at 10¹² balls. P(S = n) comes
+from the characteristic function of S at the points θ = 2πk/K, whose rule is exact up to P(S = n ±
+K), …
 """
 
 from __future__ import annotations
@@ -17,14 +20,17 @@ from fuzzing.families import Batch, Floats, Integers
 
 Extended = NDArray[np.longdouble]
 
-# Bernstein: S leaves its mean by K with probability 2e^-NATS at most. |φ| falls below that before the last of the NODES.
+# Bernstein: S leaves its mean by K with probability 2e^-NATS at most. |φ| falls below that before
+# the last of the NODES.
 NATS = 40.0
 NODES = 40
 BISECTIONS = 80
 
 
 def exceptions(log_odds: Extended, sizes: Integers) -> tuple[Integers, Extended]:
-    """How many balls of each group are drawn as a rule (all or none), and how many are, on average, the exception to it."""
+    """How many balls of each group are drawn as a rule (all or none), and how many are, on average,
+    the exception to it.
+    """
     often = log_odds > 0
     with np.errstate(under="ignore", over="ignore"):
         rare = sizes / (1 + np.exp(np.abs(log_odds)))
@@ -32,13 +38,17 @@ def exceptions(log_odds: Extended, sizes: Integers) -> tuple[Integers, Extended]
 
 
 def surplus(log_odds: Extended, sizes: Integers, target: Integers | Floats) -> Extended:
-    """Σ m σ(log_odds) - target: the whole numbers subtract exactly, the rest is as small as the variance."""
+    """Σ m σ(log_odds) - target: the whole numbers subtract exactly, the rest is as small as the
+    variance.
+    """
     rule, rare = exceptions(log_odds, sizes)
     return (rule.sum(-1) - target) + rare.sum(-1)
 
 
 def solve_log_tilt(log_weights: Extended, sizes: Integers, target: Integers | Floats) -> Extended:
-    """log r with Σ m σ(log r + log ω) = target, by bisection; groups without balls have any finite log-weight."""
+    """log r with Σ m σ(log r + log ω) = target, by bisection; groups without balls have any finite
+    log-weight.
+    """
     held = sizes > 0
     reach = np.log(np.maximum(sizes.sum(-1), 1).astype(np.longdouble)) + 2
     low = -np.where(held, log_weights, -np.inf).max(-1, initial=-1e4) - reach
@@ -60,11 +70,15 @@ class Reference:
         log_weights = np.where(self.sizes > 0, batch.exact_log_weights, 0.0)
         self.log_odds = log_weights + solve_log_tilt(log_weights, self.sizes, self.draws)[:, None]
         self.p, self.q = 1 / (1 + np.exp(-self.log_odds)), 1 / (1 + np.exp(self.log_odds))
-        self.spread: Floats = (self.sizes * self.p * self.q).astype(float)  # variances of the independent binomials
+        self.spread: Floats = (self.sizes * self.p * self.q).astype(
+            float
+        )  # variances of the independent binomials
         self._transform()
 
     def _transform(self) -> None:
-        """The terms of the sum for P(S = n), and with them E[· | S = n] as an average over the nodes."""
+        """The terms of the sum for P(S = n), and with them E[· | S = n] as an average over the
+        nodes.
+        """
         variance = self.spread.sum(-1)
         width = NATS / 3 + np.sqrt(NATS**2 / 9 + 2 * NATS * variance)
         period = 2 * np.ceil(width / 2) + 3  # odd: at θ = π a factor may vanish
@@ -78,7 +92,10 @@ class Reference:
         sizes = self.sizes[:, :, None].astype(float)
         log_size = 0.5 * np.log1p(-4 * p * q * half**2)
         # The angle of each ball less its mean; the sum of the means is n but for `drift`.
-        angle = np.arctan2(rare * np.sin(theta)[:, None, :], 1 - 2 * rare * half**2) - rare * theta[:, None, :]
+        angle = (
+            np.arctan2(rare * np.sin(theta)[:, None, :], 1 - 2 * rare * half**2)
+            - rare * theta[:, None, :]
+        )
         drift = surplus(self.log_odds, self.sizes, self.draws).astype(float)[:, None]
         exponent = (sizes * log_size).sum(1) + 1j * ((sign * sizes * angle).sum(1) + drift * theta)
         terms = counted / period[:, None] * np.exp(exponent)
@@ -109,12 +126,16 @@ class Reference:
 
     def log_prob(self, counts: Integers) -> Floats:
         """log P(x) of possible counts (B, K, c)."""
-        per_group = log_binomial(counts, self.sizes[:, None, :], self.p[:, None, :], self.q[:, None, :])
+        per_group = log_binomial(
+            counts, self.sizes[:, None, :], self.p[:, None, :], self.q[:, None, :]
+        )
         free = per_group.sum(-1) - np.log(self.mass)[:, None]
         return np.where(self.certain[:, None], 0.0, free).astype(float)
 
     def neighbour_ratio(self, counts: Integers, to: Integers, source: Integers) -> Floats:
-        """log P(x + e_to - e_source) - log P(x), from binomial coefficients alone; one exchange for each urn, counts (B, c)."""
+        """log P(x + e_to - e_source) - log P(x), from binomial coefficients alone; one exchange for
+        each urn, counts (B, c).
+        """
         x, m, lw = counts.astype(np.longdouble), self.sizes, self.log_odds
 
         def of(values: NDArray[np.longdouble], group: Integers) -> NDArray[np.longdouble]:
@@ -125,18 +146,26 @@ class Reference:
         return (gained - paid).astype(float)
 
 
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 # Binomial probabilities (Loader 2000): no term is larger than the result
-# --------------------------------------------------------------------------------------------------------------------------------
+# --------------------------------------------------------------------------------------------------
 
-_EXACT = np.array([0.0] + [math.log(math.factorial(k)) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi) for k in range(1, 17)])
+_EXACT = np.array(
+    [0.0]
+    + [
+        math.log(math.factorial(k)) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi)
+        for k in range(1, 17)
+    ]
+)
 
 
 def stirling_error(n: Extended) -> Extended:
     """log n! - log(√(2πn) (n/e)ⁿ); n = 0 is handled by the caller."""
     large = np.maximum(n, 16)
     square = 1 / (large * large)
-    series = (1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))) / large
+    series = (
+        1 / 12 - square * (1 / 360 - square * (1 / 1260 - square * (1 / 1680 - square / 1188)))
+    ) / large
     return np.where(n <= 16, _EXACT[np.minimum(n, 16).astype(np.int64)], series)
 
 
@@ -145,7 +174,9 @@ def deviance(x: Extended, expected: Extended) -> Extended:
     with np.errstate(divide="ignore", invalid="ignore"):
         relative = (x - expected) / expected
         near = (1 + relative) * np.log1p(relative) - relative
-        value = np.where(np.abs(relative) < 0.5, expected * near, x * np.log(x / expected) + expected - x)
+        value = np.where(
+            np.abs(relative) < 0.5, expected * near, x * np.log(x / expected) + expected - x
+        )
     return np.where(x == 0, expected, np.where(x == expected, 0, value))
 
 
@@ -160,6 +191,12 @@ def log_binomial(counts: Integers, sizes: Integers, p: Extended, q: Extended) ->
     y = m - x
     with np.errstate(divide="ignore", invalid="ignore"):
         ends = m * np.where(x == 0, _log(q, p), _log(p, q))
-        inside = stirling_error(m) - stirling_error(x) - stirling_error(y) - deviance(x, m * p) - deviance(y, m * q)
+        inside = (
+            stirling_error(m)
+            - stirling_error(x)
+            - stirling_error(y)
+            - deviance(x, m * p)
+            - deviance(y, m * q)
+        )
         inside = inside + 0.5 * np.log(m / (2 * np.longdouble(np.pi) * x * y))
     return np.where(m == 0, 0, np.where((x == 0) | (y == 0), ends, inside))

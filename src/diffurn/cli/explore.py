@@ -11,10 +11,19 @@ from diffurn.cli.output import refuse
 
 
 def explore(
-    port: Annotated[int, typer.Option(min=0, max=65_535, help="Port of the page on this machine; 0 takes any free one.")] = 7860,
-    browser: Annotated[bool, typer.Option("--open/--no-open", help="Open the page in a browser.")] = True,
+    port: Annotated[
+        int,
+        typer.Option(
+            min=0, max=65_535, help="Port of the page on this machine; 0 takes any free one."
+        ),
+    ] = 7860,
+    browser: Annotated[
+        bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
+    ] = True,
 ) -> None:
-    """Explore an urn in a browser: laws, draws and gradients follow the sliders. The page is for this machine alone; Ctrl-C ends it."""
+    """Explore an urn in a browser: laws, draws and gradients follow the sliders. The page is for
+    this machine alone; Ctrl-C ends it.
+    """
     from diffurn.explore import server
 
     try:
@@ -24,7 +33,9 @@ def explore(
     try:
         listener = server.listen(port)
     except OSError as problem:
-        refuse(f"--port {port}: {problem.strerror}; choose another, or --port 0 for any that is free")
+        refuse(
+            f"--port {port}: {problem.strerror}; choose another, or --port 0 for any that is free"
+        )
     address = f"http://{server.ADDRESS}:{listener.getsockname()[1]}"
     try:
         typer.echo(f"explore: {address} (Ctrl-C ends it)")

@@ -13,7 +13,14 @@ import typer
 
 from diffurn.cli import fit_report
 from diffurn.cli.models import Model
-from diffurn.cli.output import check_place, progress_bar, refuse, refusing, replacing, standard_output
+from diffurn.cli.output import (
+    check_place,
+    progress_bar,
+    refuse,
+    refusing,
+    replacing,
+    standard_output,
+)
 from diffurn.data import EXAMPLES, CountTable, example_counts, read_counts
 from diffurn.inference.report import jsonable
 
@@ -21,7 +28,9 @@ if TYPE_CHECKING:
     from diffurn.inference import Contrasts, FitResult
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
-LARGEST_PROFILE = 10_000  # rows · groups², which is what profiles cost: up to about five seconds, by default
+LARGEST_PROFILE = (
+    10_000  # rows · groups², which is what profiles cost: up to about five seconds, by default
+)
 
 PROFILE_BY_DEFAULT = f"profile if rows · groups² ≤ {LARGEST_PROFILE:,}, else wald"
 MOST_GROUPS_TO_COMPARE = 100
@@ -43,18 +52,45 @@ class Example(str, Enum):
 
 
 def fit(
-    counts: Annotated[str | None, typer.Argument(help="The CSV file; - is the standard input.", show_default=False)] = None,
-    reference: Annotated[str | None, typer.Option(help="Group with ω = 1.", show_default="the geometric mean is 1")] = None,
-    model: Annotated[Model, typer.Option(help="fisher: taken at once; wallenius: one after another.")] = Model.fisher,
+    counts: Annotated[
+        str | None,
+        typer.Argument(help="The CSV file; - is the standard input.", show_default=False),
+    ] = None,
+    reference: Annotated[
+        str | None, typer.Option(help="Group with ω = 1.", show_default="the geometric mean is 1")
+    ] = None,
+    model: Annotated[
+        Model, typer.Option(help="fisher: taken at once; wallenius: one after another.")
+    ] = Model.fisher,
     level: Annotated[float, typer.Option(help="Confidence level of the intervals.")] = 0.95,
-    interval: Annotated[Interval | None, typer.Option(help="How intervals are made.", show_default=PROFILE_BY_DEFAULT)] = None,
-    covariate: Annotated[list[str] | None, typer.Option(help="A feature that log ω depends on; may be repeated.")] = None,
-    penalty: Annotated[Penalty | None, typer.Option(help="Keep every ω finite by a penalty.")] = None,
-    ridge: Annotated[float | None, typer.Option(help="Strength λ of the ridge penalty.", show_default="1")] = None,
-    contrasts: Annotated[bool, typer.Option("--contrasts", help="Compare all pairs, with Holm's correction.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON: full precision, infinities as strings, no value as null.")] = False,
-    figure: Annotated[Path | None, typer.Option(help="Draw ω and the counts to this file: .png, .svg or .pdf.")] = None,
-    example: Annotated[Example | None, typer.Option(help="Fit a table that comes with diffurn instead of a file.")] = None,
+    interval: Annotated[
+        Interval | None,
+        typer.Option(help="How intervals are made.", show_default=PROFILE_BY_DEFAULT),
+    ] = None,
+    covariate: Annotated[
+        list[str] | None, typer.Option(help="A feature that log ω depends on; may be repeated.")
+    ] = None,
+    penalty: Annotated[
+        Penalty | None, typer.Option(help="Keep every ω finite by a penalty.")
+    ] = None,
+    ridge: Annotated[
+        float | None, typer.Option(help="Strength λ of the ridge penalty.", show_default="1")
+    ] = None,
+    contrasts: Annotated[
+        bool, typer.Option("--contrasts", help="Compare all pairs, with Holm's correction.")
+    ] = False,
+    as_json: Annotated[
+        bool,
+        typer.Option(
+            "--json", help="Print JSON: full precision, infinities as strings, no value as null."
+        ),
+    ] = False,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw ω and the counts to this file: .png, .svg or .pdf.")
+    ] = None,
+    example: Annotated[
+        Example | None, typer.Option(help="Fit a table that comes with diffurn instead of a file.")
+    ] = None,
 ) -> None:
     """Estimate the importance ω of each group from what was available and drawn.
 
@@ -73,13 +109,22 @@ def fit(
     _check_options(counts, example, level, penalty, ridge, contrasts, covariate, figure)
     table = _read(counts, example, covariate or [])
     if contrasts and len(table.groups) > MOST_GROUPS_TO_COMPARE:
-        refuse(f"--contrasts: {len(table.groups)} groups have too many pairs; it takes {MOST_GROUPS_TO_COMPARE} groups at most")
-    result = _fit(table, reference, model, level, interval, penalty, 1.0 if ridge is None else ridge)
+        refuse(
+            f"--contrasts: {len(table.groups)} groups have too many pairs; it takes "
+            f"{MOST_GROUPS_TO_COMPARE} groups at most"
+        )
+    result = _fit(
+        table, reference, model, level, interval, penalty, 1.0 if ridge is None else ridge
+    )
     if figure is not None:
         _draw(result, figure)
     pairs = result.contrasts() if contrasts else None
     if as_json:
-        typer.echo(json.dumps(_record(table, result, pairs), ensure_ascii=False, allow_nan=False, indent=1).encode())
+        typer.echo(
+            json.dumps(
+                _record(table, result, pairs), ensure_ascii=False, allow_nan=False, indent=1
+            ).encode()
+        )
         return
     with progress_bar("testing"):
         report = list(fit_report.parts(table, result, pairs))
@@ -101,7 +146,10 @@ def _check_options(
     figure: Path | None,
 ) -> None:
     if (counts is None) == (example is None):
-        refuse(f"give the name of a CSV file, - for the standard input, or --example {'|'.join(EXAMPLES)}, and only one of these")
+        refuse(
+            "give the name of a CSV file, - for the standard input, or --example "
+            f"{'|'.join(EXAMPLES)}, and only one of these"
+        )
     if example is not None and covariates:
         refuse(f"--covariate {covariates[0]}: the examples have no covariates")
     if not 0 < level < 1:
@@ -111,10 +159,16 @@ def _check_options(
     if ridge is not None and not 0 < ridge < math.inf:
         refuse(f"--ridge {ridge:g}: it must be a finite number above 0")
     if contrasts and covariates:
-        refuse("--contrasts: with covariates the weights differ from row to row, so there are no pairs to compare")
+        refuse(
+            "--contrasts: with covariates the weights differ from row to row, so there are no "
+            "pairs to compare"
+        )
     if figure is not None:
         if figure.suffix.lower() not in FIGURE_FORMATS:
-            refuse(f"--figure {figure}: the name must end in {', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}")
+            refuse(
+                f"--figure {figure}: the name must end in {', '.join(FIGURE_FORMATS[:-1])} or "
+                f"{FIGURE_FORMATS[-1]}"
+            )
         check_place("--figure", figure)
 
 
@@ -127,7 +181,13 @@ def _read(counts: str | None, example: Example | None, covariates: list[str]) ->
 
 
 def _fit(
-    table: CountTable, reference: str | None, model: Model, level: float, interval: Interval | None, penalty: Penalty | None, ridge: float
+    table: CountTable,
+    reference: str | None,
+    model: Model,
+    level: float,
+    interval: Interval | None,
+    penalty: Penalty | None,
+    ridge: float,
 ) -> FitResult:
     from diffurn.inference import fit
 
@@ -160,16 +220,26 @@ def _draw(result: FitResult, path: Path) -> None:
     with refusing(ImportError):
         drawn = result.plot()
     with replacing("--figure", path) as file, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="Glyph")  # letters that the font lacks become boxes
+        warnings.filterwarnings(
+            "ignore", message="Glyph"
+        )  # letters that the font lacks become boxes
         drawn.savefig(file, format=path.suffix[1:].lower())
 
 
 def _record(table: CountTable, result: FitResult, contrasts: Contrasts | None) -> dict[str, Any]:
-    """What `--json` prints: the result's own record, and what only the table or the options know."""
-    record = {**result.to_dict(), "available": table.available.tolist(), "central_expected": table.central_expectation.tolist()}
+    """What `--json` prints: the result's own record, and what only the table or the options
+    know.
+    """
+    record = {
+        **result.to_dict(),
+        "available": table.available.tolist(),
+        "central_expected": table.central_expectation.tolist(),
+    }
     if contrasts is not None:
         pairs, *columns = contrasts
         rows = zip(pairs, *(column.tolist() for column in columns), strict=True)
         keys = ("groups", *contrasts._fields[1:])
-        record["contrasts"] = jsonable([dict(zip(keys, (list(pair), *numbers), strict=True)) for pair, *numbers in rows])
+        record["contrasts"] = jsonable(
+            [dict(zip(keys, (list(pair), *numbers), strict=True)) for pair, *numbers in rows]
+        )
     return record

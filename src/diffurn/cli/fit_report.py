@@ -18,21 +18,34 @@ if TYPE_CHECKING:
     from diffurn.data import CountTable
     from diffurn.inference import Contrasts, FitResult
 
-LAWS = {"fisher": "Fisher's law, balls taken at once", "wallenius": "Wallenius' law, balls taken one after another"}
+LAWS = {
+    "fisher": "Fisher's law, balls taken at once",
+    "wallenius": "Wallenius' law, balls taken one after another",
+}
 DOUBTFUL_FIT = 0.01  # p-value of the goodness of fit below which a warning is given
 
 
-def parts(table: CountTable, result: FitResult, contrasts: Contrasts | None) -> Iterator[RenderableType]:
+def parts(
+    table: CountTable, result: FitResult, contrasts: Contrasts | None
+) -> Iterator[RenderableType]:
     """Tables and paragraphs, in the order in which they are printed."""
     available, rows = int(table.available.sum()), int(result.rows)
-    yield Text(f"{LAWS[result.model]}: {count(int(result.draws))} of {count(available)} drawn, in {count(rows)} row{'s' * (rows != 1)}.")
+    yield Text(
+        f"{LAWS[result.model]}: {count(int(result.draws))} of {count(available)} drawn, in "
+        f"{count(rows)} row{'s' * (rows != 1)}."
+    )
     if result.log_weights is None:
         yield _coefficient_table(result)
-        yield Text("exp β: factor on ω per unit of the covariate, or of a group relative to the\nreference.")
+        yield Text(
+            "exp β: factor on ω per unit of the covariate, or of a group relative to "
+            "the\nreference."
+        )
         yield _count_table(table, result)
     else:
         yield _weight_table(table, result)
-        scale = "geometric mean 1" if result.reference is None else f"relative to {result.reference}"
+        scale = (
+            "geometric mean 1" if result.reference is None else f"relative to {result.reference}"
+        )
         yield Text(f"If ω = 1: expected if all groups were alike. ω: importance, {scale}.")
         if contrasts is None:
             yield Text()
@@ -56,7 +69,9 @@ def _table(*columns: str) -> Table:
 
 
 def _weight_table(table: CountTable, result: FitResult) -> Table:
-    shown = _table("Group", "Available", "Drawn", "If ω = 1", "ω", f"{100 * result.level:g}% interval", "p")
+    shown = _table(
+        "Group", "Available", "Drawn", "If ω = 1", "ω", f"{100 * result.level:g}% interval", "p"
+    )
     columns = (
         table.available,
         result.observed,
@@ -66,24 +81,53 @@ def _weight_table(table: CountTable, result: FitResult) -> Table:
         result.upper,
         result.p_values,
     )
-    for group, available, drawn, alike, estimate, lower, upper, p in zip(result.groups, *(c.tolist() for c in columns), strict=True):
+    for group, available, drawn, alike, estimate, lower, upper, p in zip(
+        result.groups, *(c.tolist() for c in columns), strict=True
+    ):
         interval = "reference" if group == result.reference else between(lower, upper)
-        shown.add_row(Text(group), count(available), count(drawn), expectation(alike), factor(estimate, 4), interval, p_value(p))
+        shown.add_row(
+            Text(group),
+            count(available),
+            count(drawn),
+            expectation(alike),
+            factor(estimate, 4),
+            interval,
+            p_value(p),
+        )
     return shown
 
 
 def _coefficient_table(result: FitResult) -> Table:
-    shown = _table("Coefficient", "β", "std. error", "exp β", f"{100 * result.level:g}% interval", "p")
-    columns = (result.coefficients, result.standard_errors, result.lower, result.upper, result.p_values)
-    for name, estimate, error, lower, upper, p in zip(result.names, *(c.tolist() for c in columns), strict=True):
-        shown.add_row(Text(name), _plain(estimate), _plain(error), factor(estimate, 4), between(lower, upper), p_value(p))
+    shown = _table(
+        "Coefficient", "β", "std. error", "exp β", f"{100 * result.level:g}% interval", "p"
+    )
+    columns = (
+        result.coefficients,
+        result.standard_errors,
+        result.lower,
+        result.upper,
+        result.p_values,
+    )
+    for name, estimate, error, lower, upper, p in zip(
+        result.names, *(c.tolist() for c in columns), strict=True
+    ):
+        shown.add_row(
+            Text(name),
+            _plain(estimate),
+            _plain(error),
+            factor(estimate, 4),
+            between(lower, upper),
+            p_value(p),
+        )
     return shown
 
 
 def _count_table(table: CountTable, result: FitResult) -> Table:
     shown = _table("Group", "Available", "Drawn", "If ω = 1", "By the fit")
     columns = (table.available, result.observed, table.central_expectation, result.expected)
-    for group, available, drawn, *expected in zip(result.groups, *(c.tolist() for c in columns), strict=True):
+    for group, available, drawn, *expected in zip(
+        result.groups, *(c.tolist() for c in columns), strict=True
+    ):
         shown.add_row(Text(group), count(available), count(drawn), *map(expectation, expected))
     return shown
 
@@ -91,13 +135,23 @@ def _count_table(table: CountTable, result: FitResult) -> Table:
 def _contrast_table(contrasts: Contrasts) -> Table:
     shown = _table("Pair", "Ratio of ω", "z", "p", "p (Holm)")
     columns = (contrasts.estimate, contrasts.z, contrasts.p_value, contrasts.adjusted_p_value)
-    for (first, second), ratio, z, p, adjusted in zip(contrasts.pairs, *(c.tolist() for c in columns), strict=True):
-        shown.add_row(Text(f"{first} / {second}"), factor(ratio, 4), "" if math.isnan(z) else f"{z:.2f}", p_value(p), p_value(adjusted))
+    for (first, second), ratio, z, p, adjusted in zip(
+        contrasts.pairs, *(c.tolist() for c in columns), strict=True
+    ):
+        shown.add_row(
+            Text(f"{first} / {second}"),
+            factor(ratio, 4),
+            "" if math.isnan(z) else f"{z:.2f}",
+            p_value(p),
+            p_value(adjusted),
+        )
     return shown
 
 
 def _about_intervals(result: FitResult) -> str:
-    kind = {"profile": "by profile likelihood", "wald": "by standard errors (Wald)"}[result.interval]
+    kind = {"profile": "by profile likelihood", "wald": "by standard errors (Wald)"}[
+        result.interval
+    ]
     penalty = "" if result.penalty is None else f"; estimates with {result.penalty} penalty"
     return f"Intervals {kind}{penalty}."
 
@@ -108,29 +162,45 @@ def _about_equality(result: FitResult) -> str:
     if int(test.degrees_of_freedom) == 0:
         return "All groups alike? These counts could not tell."
     verdict = "no" if p < 1 - result.level else "nothing here speaks against it"
-    return f"All groups alike? Likelihood ratio {_chi_squared(float(test.statistic), int(test.degrees_of_freedom), p)}: {verdict}."
+    return (
+        "All groups alike? Likelihood ratio "
+        f"{_chi_squared(float(test.statistic), int(test.degrees_of_freedom), p)}: {verdict}."
+    )
 
 
 def _about_fit(result: FitResult) -> str:
     fit = result.goodness_of_fit()
     freedom, p, dispersion = int(fit.degrees_of_freedom), float(fit.p_value), float(fit.dispersion)
     if freedom == 0:
-        return "Does the law fit? It has a parameter for all that could vary, so this cannot be judged."
+        return (
+            "Does the law fit? It has a parameter for all that could vary, so this cannot be "
+            "judged."
+        )
     verdict = "rows differ no more than by chance"
     if p < DOUBTFUL_FIT:
         verdict = (
-            f"rows differ by more than chance (overdispersion), so standard errors are about {math.sqrt(dispersion):.2g} times too small"
+            "rows differ by more than chance (overdispersion), so standard errors are about "
+            f"{math.sqrt(dispersion):.2g} times too small"
         )
-    return f"Does the law fit? Pearson {_chi_squared(float(fit.statistic), freedom, p)}, dispersion {dispersion:.3g}: {verdict}."
+    return (
+        f"Does the law fit? Pearson {_chi_squared(float(fit.statistic), freedom, p)}, "
+        f"dispersion {dispersion:.3g}: {verdict}."
+    )
 
 
 def _chi_squared(statistic: float, freedom: int, p: float) -> str:
     shown = p_value(p)
-    return f"χ² = {statistic:,.2f} with {freedom:,} df, p {shown if shown.startswith('<') else '= ' + shown}"
+    return (
+        f"χ² = {statistic:,.2f} with {freedom:,} df, p "
+        f"{shown if shown.startswith('<') else '= ' + shown}"
+    )
 
 
 def _log_likelihoods(result: FitResult) -> str:
-    return f"{float(result.log_likelihood):,.3f} (all alike: {float(result.central_log_likelihood):,.3f})"
+    return (
+        f"{float(result.log_likelihood):,.3f} (all alike: "
+        f"{float(result.central_log_likelihood):,.3f})"
+    )
 
 
 def count(number: float) -> str:
@@ -149,11 +219,17 @@ def factor(log_value: float, digits: int) -> str:
     if abs(log_value) > 700:  # beyond the range of float64
         return "∞" if log_value > 0 else "0"
     value = math.exp(log_value)
-    return f"{value:#.{digits}g}".rstrip(".") if 1e-3 <= value < 10**digits else f"{value:.{digits - 2}e}"
+    return (
+        f"{value:#.{digits}g}".rstrip(".")
+        if 1e-3 <= value < 10**digits
+        else f"{value:.{digits - 2}e}"
+    )
 
 
 def between(lower: float, upper: float) -> str:
-    return "" if math.isnan(lower) or math.isnan(upper) else f"{factor(lower, 3)} – {factor(upper, 3)}"
+    return (
+        "" if math.isnan(lower) or math.isnan(upper) else f"{factor(lower, 3)} – {factor(upper, 3)}"
+    )
 
 
 def _plain(value: float) -> str:

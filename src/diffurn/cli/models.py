@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from diffurn.urn import Urn
+    from diffurn._urn import Urn
 
 
 class Model(str, Enum):

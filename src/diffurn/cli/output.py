@@ -1,4 +1,6 @@
-"""What commands share: errors as one sentence, files that are whole or not there, bars that show progress."""
+"""What commands share: errors as one sentence, files that are whole or not there, bars that show
+progress.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
-from diffurn.experiments import files
+from diffurn.cli import files
 
 
 def refuse(sentence: str) -> NoReturn:
@@ -55,16 +57,22 @@ def replacing(option: str, path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A function of what is done and what there is to do; it draws on standard error, where that is a terminal, and leaves no trace."""
+    """A function of what is done and what there is to do; it draws on standard error, where that is
+    a terminal, and leaves no trace.
+    """
     console = Console(stderr=True)
     columns = TextColumn(description), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as progress:
         task = progress.add_task(description, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total or None)
 
 
 def standard_output(wide: bool = False) -> Console:
-    """A console for people; letters the terminal has no sign for do not stop it. A file, which has no edge, may be `wide`."""
+    """A console for people; letters the terminal has no sign for do not stop it. A file, which has
+    no edge, may be `wide`.
+    """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False)

@@ -26,14 +26,26 @@ CELLS_AT_ONCE = 1 << 20  # rows times groups
 def sample(
     group_sizes: Annotated[str, typer.Option(help="Balls of each group, such as 3,5,4.")],
     draws: Annotated[int, typer.Option(min=1, help="Balls taken from the urn.")],
-    weights: Annotated[str, typer.Option(help="Importance ω of each group, such as 1,2,0.5; only ratios matter.")],
-    groups: Annotated[str | None, typer.Option(help="Names of the groups, such as a,b,c; 1,2,3 by default.")] = None,
-    model: Annotated[Model, typer.Option(help="fisher: taken at once; wallenius: one after another.")] = Model.fisher,
-    number: Annotated[int, typer.Option(min=1, help="Rows: how often to draw from the full urn.")] = 1000,
+    weights: Annotated[
+        str, typer.Option(help="Importance ω of each group, such as 1,2,0.5; only ratios matter.")
+    ],
+    groups: Annotated[
+        str | None, typer.Option(help="Names of the groups, such as a,b,c; 1,2,3 by default.")
+    ] = None,
+    model: Annotated[
+        Model, typer.Option(help="fisher: taken at once; wallenius: one after another.")
+    ] = Model.fisher,
+    number: Annotated[
+        int, typer.Option(min=1, help="Rows: how often to draw from the full urn.")
+    ] = 1000,
     seed: Annotated[int, typer.Option(min=0, max=2**32 - 1, help="Seed of the draws.")] = 0,
-    out: Annotated[Path | None, typer.Option(help="File to write; standard output by default.")] = None,
+    out: Annotated[
+        Path | None, typer.Option(help="File to write; standard output by default.")
+    ] = None,
 ) -> None:
-    """Draw from an urn: a CSV table of what was available (m_<group>) and drawn (x_<group>), which `diffurn fit` reads."""
+    """Draw from an urn: a CSV table of what was available (m_<group>) and drawn (x_<group>), which
+    `diffurn fit` reads.
+    """
     sizes = _listed("--group-sizes", group_sizes, parse_integer)
     if not 2 <= len(sizes) <= MOST_GROUPS:
         refuse(f"--group-sizes: {len(sizes)} groups; there must be from 2 to {MOST_GROUPS:,}")
@@ -47,13 +59,19 @@ def sample(
         urn = model.urn(sizes, draws, torch.tensor(numbers, dtype=torch.float64))
     destination: AbstractContextManager[IO[bytes]]
     destination = nullcontext(sys.stdout.buffer) if out is None else replacing("--out", out)
-    with progress_bar("drawing") as progress, destination as file, torch.random.fork_rng(devices=[]):
+    with (
+        progress_bar("drawing") as progress,
+        destination as file,
+        torch.random.fork_rng(devices=[]),
+    ):
         torch.manual_seed(seed)
         file.write(_csv_line([f"m_{name}" for name in names] + [f"x_{name}" for name in names]))
         available = ",".join(map(str, sizes))
         for done, count in _blocks(number, CELLS_AT_ONCE // len(sizes)):
             counts = urn.sample((count,)).long().tolist()
-            file.write("".join(f"{available},{','.join(map(str, drawn))}\n" for drawn in counts).encode())
+            file.write(
+                "".join(f"{available},{','.join(map(str, drawn))}\n" for drawn in counts).encode()
+            )
             progress(done + count, number)
 
 
@@ -89,12 +107,16 @@ def _names(groups: str | None, number: int) -> list[str]:
     if groups is None:
         return [str(j + 1) for j in range(number)]
     with refusing(csv.Error, about="--groups: "):
-        names = [name.strip() for name in next(csv.reader([groups], skipinitialspace=True, strict=True), [])]
+        names = [
+            name.strip()
+            for name in next(csv.reader([groups], skipinitialspace=True, strict=True), [])
+        ]
     if len(names) != number:
         refuse(f"--groups: {len(names)} names for {number} groups; give one for each")
     for position, name in enumerate(names):
         if not name or not name.isprintable() or name in names[:position]:
             refuse(
-                f"--groups, item {position + 1}: {name!r} cannot name a group; names are printable, not empty and differ from each other"
+                f"--groups, item {position + 1}: {name!r} cannot name a group; names are "
+                "printable, not empty and differ from each other"
             )
     return names

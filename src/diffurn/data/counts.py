@@ -29,7 +29,9 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class CountTable:
-    """R experiments with c groups each: what was available, what was drawn, and what is known besides."""
+    """R experiments with c groups each: what was available, what was drawn, and what is known
+    besides.
+    """
 
     groups: tuple[str, ...]
     counts: Tensor  # x, (R, c), int64
@@ -46,7 +48,9 @@ class CountTable:
 
     @property
     def central_expectation(self) -> Tensor:
-        """Balls of each group expected to be drawn if all were alike, (c,): n m_j / Σm summed over the rows."""
+        """Balls of each group expected to be drawn if all were alike, (c,): n m_j / Σm summed over
+        the rows.
+        """
         sizes = self.group_sizes.double()
         return self._sum_over_rows(sizes * (self.counts.sum(-1) / sizes.sum(-1)).unsqueeze(-1))
 
@@ -54,12 +58,14 @@ class CountTable:
         return values.sum(0) if self.frequencies is None else self.frequencies.double() @ values
 
     def features(self, reference: str | None = None) -> tuple[Tensor, tuple[str, ...]]:
-        """The covariates as `fit` takes them, shape (R, c, number of coefficients), and the names of the coefficients.
+        """The covariates as `fit` takes them, shape (R, c, number of coefficients), and the names
+        of the coefficients.
 
-        A covariate that differs between the groups of a row has one coefficient. One that is the same for all groups of a row says
-        nothing about a draw by itself, so it has a coefficient ``group:name`` for every group but the reference (by default the
-        first). Every group but the reference also keeps a weight of its own, unless a covariate is a property of the groups, the same
-        in all rows: own weights would leave it nothing to explain.
+        A covariate that differs between the groups of a row has one coefficient. One that is the
+        same for all groups of a row says nothing about a draw by itself, so it has a coefficient
+        ``group:name`` for every group but the reference (by default the first). Every group but the
+        reference also keeps a weight of its own, unless a covariate is a property of the groups,
+        the same in all rows: own weights would leave it nothing to explain.
         """
         if self.covariates is None:
             raise ValueError("this table was read without covariates")
@@ -71,7 +77,10 @@ class CountTable:
             present = self.group_sizes > 0
             per_row, per_group = _same_along(values, present, 1), _same_along(values, present, 0)
             if per_row and per_group:
-                raise ValueError(f"covariate {quoted(name)} is the same everywhere, so it cannot explain anything")
+                raise ValueError(
+                    f"covariate {quoted(name)} is the same everywhere, so it cannot explain "
+                    "anything"
+                )
             of_the_groups |= per_group
             features.append(values.unsqueeze(-1) * own_weights if per_row else values.unsqueeze(-1))
             names.extend([f"{self.groups[j]}:{name}" for j in others] if per_row else [name])
@@ -88,21 +97,28 @@ def _same_along(values: Tensor, present: Tensor, dim: int) -> bool:
     return bool((low >= high).all())
 
 
-def read_counts(path: str | PathLike[str], covariates: Sequence[str] = (), progress: Progress | None = None) -> CountTable:
+def read_counts(
+    path: str | PathLike[str], covariates: Sequence[str] = (), progress: Progress | None = None
+) -> CountTable:
     """Reads a table of counts from a CSV file (UTF-8; separated by commas, semicolons or tabs).
 
-    Wide, one line per experiment: columns ``m_<group>`` (available) and ``x_<group>`` (drawn) for every group. Long, one line per
-    experiment and group: columns ``row``, ``group``, ``available``, ``drawn``; a group without a line in a row is available 0 times.
-    In both, a column ``frequency`` says how often a row occurred. Other columns are ignored unless named in `covariates`.
+    Wide, one line per experiment: columns ``m_<group>`` (available) and ``x_<group>`` (drawn) for
+    every group. Long, one line per
+    experiment and group: columns ``row``, ``group``, ``available``, ``drawn``; a group without a
+    line in a row is available 0 times.
+    In both, a column ``frequency`` says how often a row occurred. Other columns are ignored unless
+    named in `covariates`.
 
     Args:
         path: the file; ``-`` is the standard input.
-        covariates: columns of numbers. In a wide table NAME is a column of that name, one value per row, or else the columns
-            ``NAME_<group>`` for all groups; in a long table it is a column.
+        covariates: columns of numbers. In a wide table NAME is a column of that name, one value per
+            row, or else the columns ``NAME_<group>`` for all groups; in a long table it is a
+            column.
         progress: called with the bytes read and the bytes in all (0 if unknown).
 
     Raises:
-        CountTableError: with one sentence that names the file, the line and the column, and says what would be right.
+        CountTableError: with one sentence that names the file, the line and the column, and says
+            what would be right.
 
     Example:
         >>> from pathlib import Path
@@ -120,7 +136,8 @@ def read_counts(path: str | PathLike[str], covariates: Sequence[str] = (), progr
 
 
 def example_counts(name: str) -> CountTable:
-    """A table that comes with the package: ``titanic`` (Dawson 1995) or ``ucb`` (Bickel et al. 1975).
+    """A table that comes with the package: ``titanic`` (Dawson 1995) or ``ucb`` (Bickel et al.
+    1975).
 
     Example:
         >>> example_counts("titanic").groups
@@ -150,19 +167,32 @@ def _opened(path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], str, int]]:
             IsADirectoryError: "this is a folder, not a file",
             PermissionError: "there is no permission to read it",
         }
-        raise Place(name)(reasons.get(type(problem), f"it cannot be read ({problem.strerror or problem})")) from None
+        raise Place(name)(
+            reasons.get(type(problem), f"it cannot be read ({problem.strerror or problem})")
+        ) from None
 
 
-def _read(stream: IO[bytes], name: str, covariates: Sequence[str], progress: Callable[[int], None]) -> CountTable:
+def _read(
+    stream: IO[bytes], name: str, covariates: Sequence[str], progress: Callable[[int], None]
+) -> CountTable:
     repeated = [covariate for i, covariate in enumerate(covariates) if covariate in covariates[:i]]
     if repeated:
         raise Place(name)(f"covariate {quoted(repeated[0])} was asked for twice")
-    text = DelimitedText(stream, name, lambda column: column in LONG_COLUMNS or column.startswith((AVAILABLE, DRAWN)), progress)
+    text = DelimitedText(
+        stream,
+        name,
+        lambda column: column in LONG_COLUMNS or column.startswith((AVAILABLE, DRAWN)),
+        progress,
+    )
     wide = any(column.startswith((AVAILABLE, DRAWN)) for column in text.header)
     if not wide and not set(text.header) & set(LONG_COLUMNS[1:]):
         listed = ", ".join(map(quoted, text.header[:6])) + (", …" if len(text.header) > 6 else "")
-        wanted = "m_<group> and x_<group> for every group (wide), or row, group, available, drawn (long)"
-        raise Place(name, text.header_line)(f"the columns are {listed}, but a count table has the columns {wanted}")
+        wanted = (
+            "m_<group> and x_<group> for every group (wide), or row, group, available, drawn (long)"
+        )
+        raise Place(name, text.header_line)(
+            f"the columns are {listed}, but a count table has the columns {wanted}"
+        )
     return _read_wide(text, covariates) if wide else _read_long(text, covariates)
 
 
@@ -193,7 +223,10 @@ def _read_wide(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
     all_integers = torch.cat(integers)
     frequencies = all_integers[:, 2 * c] if FREQUENCY in positions else None
     _check_frequencies(text.file, frequencies)
-    features = [part.expand(-1, c) for part in torch.cat(reals).split([len(of_one) for of_one in measured], -1)]
+    features = [
+        part.expand(-1, c)
+        for part in torch.cat(reals).split([len(of_one) for of_one in measured], -1)
+    ]
     return CountTable(
         groups=groups,
         counts=all_integers[:, c : 2 * c].contiguous(),
@@ -206,8 +239,12 @@ def _read_wide(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
 
 
 def _groups_of(text: DelimitedText) -> tuple[str, ...]:
-    """The groups of a wide table in the order of their columns; each must have both of its columns."""
-    groups = list(dict.fromkeys(column[2:] for column in text.header if column.startswith((AVAILABLE, DRAWN))))
+    """The groups of a wide table in the order of their columns; each must have both of its
+    columns.
+    """
+    groups = list(
+        dict.fromkeys(column[2:] for column in text.header if column.startswith((AVAILABLE, DRAWN)))
+    )
     _check_number_of_groups(text.file, len(groups))
     present = set(text.header)
     for group in groups:
@@ -217,10 +254,14 @@ def _groups_of(text: DelimitedText) -> tuple[str, ...]:
                 rule = f"has no column {quoted(missing + group)} beside it for the {what}"
                 raise Place(text.file, text.header_line, other + group)(rule)
         if not group:
-            raise Place(text.file, text.header_line, AVAILABLE)("the name of the group is missing after the prefix")
+            raise Place(text.file, text.header_line, AVAILABLE)(
+                "the name of the group is missing after the prefix"
+            )
         _check_name(Place(text.file, text.header_line, AVAILABLE + group), group)
     if len(groups) == 1:
-        raise Place(text.file, text.header_line)(f"there is only one group, {quoted(groups[0])}, but a choice needs two or more")
+        raise Place(text.file, text.header_line)(
+            f"there is only one group, {quoted(groups[0])}, but a choice needs two or more"
+        )
     return tuple(groups)
 
 
@@ -231,11 +272,15 @@ def _wide_covariate(text: DelimitedText, groups: tuple[str, ...], name: str) -> 
     columns = [f"{name}_{group}" for group in groups]
     missing = [column for column in columns if column not in text.header]
     if len(missing) == len(columns):
-        rule = f"for covariate {quoted(name)} there is neither a column {quoted(name)} nor one {quoted(columns[0])} for each group"
+        rule = (
+            f"for covariate {quoted(name)} there is neither a column {quoted(name)} nor one "
+            f"{quoted(columns[0])} for each group"
+        )
         raise Place(text.file, text.header_line)(rule)
     if missing:
         raise Place(text.file, text.header_line)(
-            f"covariate {quoted(name)} needs a column for each group, but {quoted(missing[0])} is missing"
+            f"covariate {quoted(name)} needs a column for each group, but {quoted(missing[0])} is "
+            "missing"
         )
     return columns
 
@@ -245,12 +290,18 @@ def _read_long(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
     for column in (*LONG_COLUMNS, *covariates):
         if column not in positions:
             kind = (
-                "a long count table has the columns row, group, available, drawn" if column in LONG_COLUMNS else "a covariate is a column"
+                "a long count table has the columns row, group, available, drawn"
+                if column in LONG_COLUMNS
+                else "a covariate is a column"
             )
-            raise Place(text.file, text.header_line)(f"the column {quoted(column)} is missing; {kind}")
+            raise Place(text.file, text.header_line)(
+                f"the column {quoted(column)} is missing; {kind}"
+            )
     names = ["available", "drawn"] + ([FREQUENCY] if FREQUENCY in positions else [])
     columns = Columns(
-        [positions["row"], positions["group"]], [positions[name] for name in names], [positions[covariate] for covariate in covariates]
+        [positions["row"], positions["group"]],
+        [positions[name] for name in names],
+        [positions[covariate] for covariate in covariates],
     )
     rows: dict[str, int] = {}
     groups: dict[str, int] = {}
@@ -268,7 +319,9 @@ def _read_long(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
     for group in groups:
         _check_name(Place(text.file, None, "group"), group)
     if len(groups) == 1:
-        raise Place(text.file)(f"there is only one group, {quoted(next(iter(groups)))}, but a choice needs two or more")
+        raise Place(text.file)(
+            f"there is only one group, {quoted(next(iter(groups)))}, but a choice needs two or more"
+        )
     _check_cells(text, len(rows), len(groups))
     return entries.table(text.file, tuple(rows), tuple(groups), tuple(covariates))
 
@@ -283,49 +336,77 @@ class _LongEntries:
     integers: list[Tensor]  # blocks of available, drawn and perhaps frequency
     reals: list[Tensor]
 
-    def table(self, file: str, rows: tuple[str, ...], groups: tuple[str, ...], covariates: tuple[str, ...]) -> CountTable:
+    def table(
+        self, file: str, rows: tuple[str, ...], groups: tuple[str, ...], covariates: tuple[str, ...]
+    ) -> CountTable:
         shape = len(rows), len(groups)
-        row, group = (torch.frombuffer(index, dtype=torch.int64) for index in (self.rows, self.groups))
+        row, group = (
+            torch.frombuffer(index, dtype=torch.int64) for index in (self.rows, self.groups)
+        )
         cell = row * shape[1] + group
         self._check_no_repeats(file, cell, rows, groups)
         integers, reals = torch.cat(self.integers), torch.cat(self.reals)
-        sizes, counts = (integers.new_zeros(shape).view(-1).index_copy(0, cell, integers[:, k]).view(shape) for k in (0, 1))
-        first = torch.full((shape[0],), len(cell)).scatter_reduce(0, row, torch.arange(len(cell)), "amin")  # the first entry of each row
-        _check_row_totals(file, torch.frombuffer(self.lines, dtype=torch.int64)[first].tolist(), sizes, counts)
+        sizes, counts = (
+            integers.new_zeros(shape).view(-1).index_copy(0, cell, integers[:, k]).view(shape)
+            for k in (0, 1)
+        )
+        first = torch.full((shape[0],), len(cell)).scatter_reduce(
+            0, row, torch.arange(len(cell)), "amin"
+        )  # the first entry of each row
+        _check_row_totals(
+            file, torch.frombuffer(self.lines, dtype=torch.int64)[first].tolist(), sizes, counts
+        )
         frequencies = integers[:, 2][first] if integers.shape[1] == 3 else None
         if frequencies is not None:
             differs = (frequencies[row] != integers[:, 2]).nonzero()
             if len(differs):
                 entry = int(differs[0])
                 earlier = f"row {quoted(rows[row[entry]])} occurred {frequencies[row[entry]]} times"
-                raise Place(file, self.lines[entry], FREQUENCY)(f"{earlier} by an earlier line, but {integers[entry, 2]} by this one")
+                raise Place(file, self.lines[entry], FREQUENCY)(
+                    f"{earlier} by an earlier line, but {integers[entry, 2]} by this one"
+                )
         _check_frequencies(file, frequencies)
-        features = reals[first].unsqueeze(1).repeat(1, shape[1], 1)  # a group without a line takes a value of its row
+        features = (
+            reals[first].unsqueeze(1).repeat(1, shape[1], 1)
+        )  # a group without a line takes a value of its row
         features.view(shape[0] * shape[1], -1)[cell] = reals
-        return CountTable(groups, counts, sizes, frequencies, features if covariates else None, covariates, rows)
+        return CountTable(
+            groups, counts, sizes, frequencies, features if covariates else None, covariates, rows
+        )
 
-    def _check_no_repeats(self, file: str, cell: Tensor, rows: tuple[str, ...], groups: tuple[str, ...]) -> None:
+    def _check_no_repeats(
+        self, file: str, cell: Tensor, rows: tuple[str, ...], groups: tuple[str, ...]
+    ) -> None:
         by_cell, entry = cell.sort(stable=True)
         repeats = entry[1:][by_cell[1:] == by_cell[:-1]]
         if len(repeats):
             second = int(repeats.min())
             row, group = rows[self.rows[second]], groups[self.groups[second]]
-            raise Place(file, self.lines[second])(f"row {quoted(row)} has a second line for group {quoted(group)}; there may be one")
+            raise Place(file, self.lines[second])(
+                f"row {quoted(row)} has a second line for group {quoted(group)}; there may be one"
+            )
 
 
 def _check_name(place: Place, group: str) -> None:
     if re.search(r"[\x00-\x1f\x7f-\x9f]", group):  # would garble a terminal
-        raise place(f"the name {quoted(group)} of a group has a control character or a line break in it")
+        raise place(
+            f"the name {quoted(group)} of a group has a control character or a line break in it"
+        )
 
 
 def _check_number_of_groups(file: str, number: int) -> None:
     if number > MOST_GROUPS:
-        raise Place(file)(f"there are {number:,} groups or more, but a table may have {MOST_GROUPS:,} at most")
+        raise Place(file)(
+            f"there are {number:,} groups or more, but a table may have {MOST_GROUPS:,} at most"
+        )
 
 
 def _check_cells(text: DelimitedText, rows: int, groups: int) -> None:
     if rows * groups > MOST_CELLS:
-        raise Place(text.file)(f"{rows:,} rows of {groups:,} groups are too many; rows times groups may be {MOST_CELLS:,} at most")
+        raise Place(text.file)(
+            f"{rows:,} rows of {groups:,} groups are too many; rows times groups may be "
+            f"{MOST_CELLS:,} at most"
+        )
 
 
 def _check_any_rows(text: DelimitedText, blocks: list[Tensor]) -> None:
@@ -333,21 +414,29 @@ def _check_any_rows(text: DelimitedText, blocks: list[Tensor]) -> None:
         raise Place(text.file)("there is a line of column names, but no row of counts below it")
 
 
-def _check_counts(file: str, block: Block, sizes: Tensor, counts: Tensor, columns: list[str]) -> None:
+def _check_counts(
+    file: str, block: Block, sizes: Tensor, counts: Tensor, columns: list[str]
+) -> None:
     """No more drawn than available; the columns named are those of the drawn."""
     above = (counts > sizes).nonzero()
     if len(above):
         i, j = above[0].tolist()
-        raise Place(file, block.lines[i], columns[j])(f"{counts[i, j]} drawn, but only {sizes[i, j]} available")
+        raise Place(file, block.lines[i], columns[j])(
+            f"{counts[i, j]} drawn, but only {sizes[i, j]} available"
+        )
 
 
 def _check_row_totals(file: str, lines: Sequence[int], sizes: Tensor, counts: Tensor) -> None:
     nothing = (counts.sum(-1) == 0).nonzero()
     if len(nothing):
-        raise Place(file, lines[int(nothing[0])])("nothing is drawn in this row, so it says nothing; remove it")
+        raise Place(file, lines[int(nothing[0])])(
+            "nothing is drawn in this row, so it says nothing; remove it"
+        )
     large = (sizes.double().sum(-1) > LARGEST_INTEGER).nonzero()
     if len(large):
-        raise Place(file, lines[int(large[0])])("the balls available in this row are more than 2^53 in all")
+        raise Place(file, lines[int(large[0])])(
+            "the balls available in this row are more than 2^53 in all"
+        )
 
 
 def _check_frequencies(file: str, frequencies: Tensor | None) -> None:

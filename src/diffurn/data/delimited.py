@@ -1,4 +1,6 @@
-"""Delimited text as people save it: separators, quotes, encodings, and line numbers as an editor shows them."""
+"""Delimited text as people save it: separators, quotes, encodings, and line numbers as an editor
+shows them.
+"""
 
 from __future__ import annotations
 
@@ -80,7 +82,13 @@ class DelimitedText:
         progress: called with the number of bytes read so far.
     """
 
-    def __init__(self, stream: IO[bytes], file: str, recognised: Callable[[str], bool], progress: Callable[[int], None]) -> None:
+    def __init__(
+        self,
+        stream: IO[bytes],
+        file: str,
+        recognised: Callable[[str], bool],
+        progress: Callable[[int], None],
+    ) -> None:
         self.file = file
         self._line = 0  # the last line of the latest record
         lines = _text_lines(stream, file, progress)
@@ -90,16 +98,23 @@ class DelimitedText:
                 break
             skipped += 1
         else:
-            raise Place(file)("the file is empty; it should hold a line of column names and one line per row of counts")
+            raise Place(file)(
+                "the file is empty; it should hold a line of column names and one line per row of "
+                "counts"
+            )
         delimiter = _guess_delimiter(first, recognised)
-        self._reader = csv.reader(chain([first], lines), delimiter=delimiter, skipinitialspace=True, strict=True)
+        self._reader = csv.reader(
+            chain([first], lines), delimiter=delimiter, skipinitialspace=True, strict=True
+        )
         self._skipped = skipped
         _, header = next(self._records())
         self.header = [name.strip() for name in header]
         seen: set[str] = set()
         for name in self.header:
             if name and name in seen:
-                raise Place(file, self.header_line, name)("two columns have this name; every name may occur once")
+                raise Place(file, self.header_line, name)(
+                    "two columns have this name; every name may occur once"
+                )
             seen.add(name)
 
     @property
@@ -116,13 +131,19 @@ class DelimitedText:
             except StopIteration:
                 return
             except csv.Error as problem:
-                reason = "a quoted cell never ends" if "unexpected end" in str(problem) else str(problem)
-                raise Place(self.file, line)(f"this is not delimited text ({reason}); check the quotes from here on") from None
+                reason = (
+                    "a quoted cell never ends" if "unexpected end" in str(problem) else str(problem)
+                )
+                raise Place(self.file, line)(
+                    f"this is not delimited text ({reason}); check the quotes from here on"
+                ) from None
             if len(record) > 1 or (record and record[0].strip()):
                 yield line, record
 
     def blocks(self, columns: Columns) -> Iterator[Block]:
-        """The records after the header, converted, block by block; what cannot be converted is an error that names its place."""
+        """The records after the header, converted, block by block; what cannot be converted is an
+        error that names its place.
+        """
         records = self._records()
         while True:
             lines: list[int] = []
@@ -135,9 +156,13 @@ class DelimitedText:
             if not rows:
                 return
             # Whole columns at once where all is well; cell by cell only to find out what is not.
-            yield self._convert_at_once(lines, rows, columns) or self._convert_by_cell(lines, rows, columns)
+            yield self._convert_at_once(lines, rows, columns) or self._convert_by_cell(
+                lines, rows, columns
+            )
 
-    def _convert_at_once(self, lines: list[int], rows: list[list[str]], columns: Columns) -> Block | None:
+    def _convert_at_once(
+        self, lines: list[int], rows: list[list[str]], columns: Columns
+    ) -> Block | None:
         width = len(self.header)
         if any(len(row) != width for row in rows):
             return None
@@ -146,7 +171,9 @@ class DelimitedText:
         reals = _numbers(rows, columns.reals, "d", float, torch.float64)
         if integers is None or reals is None or not all(map(all, texts)):
             return None
-        if not bool(((integers >= 0) & (integers <= LARGEST_INTEGER)).all() & reals.isfinite().all()):
+        if not bool(
+            ((integers >= 0) & (integers <= LARGEST_INTEGER)).all() & reals.isfinite().all()
+        ):
             return None
         return Block(lines, texts, integers, reals)
 
@@ -157,13 +184,21 @@ class DelimitedText:
             if len(row) != len(self.header):
                 many = "few" if len(row) < len(self.header) else "many"
                 raise Place(self.file, line)(
-                    f"too {many} cells, {len(row)} instead of the {len(self.header)} that the column names ask for"
+                    f"too {many} cells, {len(row)} instead of the {len(self.header)} that the "
+                    "column names ask for"
                 )
             for of_column, column in zip(texts, columns.texts, strict=True):
                 of_column.append(self._cell(line, row, column, str))
-            integers.extend(self._cell(line, row, column, parse_integer) for column in columns.integers)
+            integers.extend(
+                self._cell(line, row, column, parse_integer) for column in columns.integers
+            )
             reals.extend(self._cell(line, row, column, parse_real) for column in columns.reals)
-        return Block(lines, texts, _as_tensor(integers, len(rows), torch.int64), _as_tensor(reals, len(rows), torch.float64))
+        return Block(
+            lines,
+            texts,
+            _as_tensor(integers, len(rows), torch.int64),
+            _as_tensor(reals, len(rows), torch.float64),
+        )
 
     def _cell(self, line: int, row: list[str], column: int, parse: Callable[[str], T]) -> T:
         cell = row[column].strip()
@@ -178,7 +213,9 @@ class DelimitedText:
 def parse_integer(text: str) -> int:
     """A count: an integer from 0 to 2^53, also written as 12.0 or 1e3."""
     if re.fullmatch(r"[+-]?[0-9]+", text):
-        number = int(text[:400])  # more digits make no difference to what follows, and Python limits them
+        number = int(
+            text[:400]
+        )  # more digits make no difference to what follows, and Python limits them
     else:
         real = parse_real(text)
         if not real.is_integer():
@@ -198,17 +235,29 @@ def parse_real(text: str) -> float:
     except ValueError:
         number = math.nan
     if not math.isfinite(number):
-        point = "; decimals are written with a point" if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text) else ""
+        point = (
+            "; decimals are written with a point"
+            if re.fullmatch(r"[+-]?[0-9]*,[0-9]+", text)
+            else ""
+        )
         raise ValueError(f"{quoted(text)} is not a number{point}")
     return number
 
 
 def _as_tensor(numbers: array[Any], rows: int, dtype: torch.dtype) -> Tensor:
-    return torch.frombuffer(numbers, dtype=dtype).reshape(rows, -1) if numbers else torch.empty(rows, 0, dtype=dtype)
+    return (
+        torch.frombuffer(numbers, dtype=dtype).reshape(rows, -1)
+        if numbers
+        else torch.empty(rows, 0, dtype=dtype)
+    )
 
 
 def _numbers(
-    rows: list[list[str]], columns: Sequence[int], typecode: str, parse: Callable[[str], Any], dtype: torch.dtype
+    rows: list[list[str]],
+    columns: Sequence[int],
+    typecode: str,
+    parse: Callable[[str], Any],
+    dtype: torch.dtype,
 ) -> Tensor | None:
     """The numbers of some columns, or None where one is unusual."""
     if not columns:
@@ -216,7 +265,9 @@ def _numbers(
     picked = map(itemgetter(*columns), rows)
     cells: list[str] = list(picked if len(columns) == 1 else chain.from_iterable(picked))
     everything = "".join(cells)
-    if "_" in everything or not everything.isascii():  # Python's own numbers, such as 1_000 or ٣, not those of tables
+    if (
+        "_" in everything or not everything.isascii()
+    ):  # Python's own numbers, such as 1_000 or ٣, not those of tables
         return None
     try:
         return _as_tensor(array(typecode, map(parse, cells)), len(rows), dtype)
@@ -225,7 +276,9 @@ def _numbers(
 
 
 def _guess_delimiter(header: str, recognised: Callable[[str], bool]) -> str:
-    """The separator that makes the most names of the header known ones; among equals, the one with most names."""
+    """The separator that makes the most names of the header known ones; among equals, the one with
+    most names.
+    """
 
     def score(delimiter: str) -> tuple[int, int]:
         try:
@@ -238,7 +291,9 @@ def _guess_delimiter(header: str, recognised: Callable[[str], bool]) -> str:
 
 
 def _text_lines(stream: IO[bytes], file: str, progress: Callable[[int], None]) -> Iterator[str]:
-    """The lines of UTF-8 text with their ends, however they end; what is not such text is an error."""
+    """The lines of UTF-8 text with their ends, however they end; what is not such text is an
+    error.
+    """
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     pending, line, size = "", 1, 0
     while True:
@@ -250,18 +305,28 @@ def _text_lines(stream: IO[bytes], file: str, progress: Callable[[int], None]) -
         size += len(chunk)
         if b"\0" in chunk:
             line += len(_split_lines(pending.encode() + chunk[: chunk.index(b"\0")])) - 1
-            raise Place(file, line)("there is a NUL byte, so this is a binary file or UTF-16; a count table is UTF-8 text")
+            raise Place(file, line)(
+                "there is a NUL byte, so this is a binary file or UTF-16; a count table is UTF-8 "
+                "text"
+            )
         try:
             text = pending + decoder.decode(chunk, final=not chunk)
         except UnicodeDecodeError as problem:
             before = _split_lines(pending.encode() + problem.object[: problem.start])
-            byte = f"byte {len(before[-1]) + 1} of the line is 0x{problem.object[problem.start]:02X}"
-            raise Place(file, line + len(before) - 1)(f"{byte}, which is not UTF-8; save the file as UTF-8") from None
+            byte = (
+                f"byte {len(before[-1]) + 1} of the line is 0x{problem.object[problem.start]:02X}"
+            )
+            raise Place(file, line + len(before) - 1)(
+                f"{byte}, which is not UTF-8; save the file as UTF-8"
+            ) from None
         pieces = list(io.StringIO(text, newline=""))
         pending = pieces.pop() if chunk and pieces and not pieces[-1].endswith("\n") else ""
         line += len(pieces)
         if len(pending) > LONGEST_LINE:
-            raise Place(file, line)(f"the line is longer than {LONGEST_LINE:,} characters, so this is not a table of counts")
+            raise Place(file, line)(
+                f"the line is longer than {LONGEST_LINE:,} characters, so this is not a table of "
+                "counts"
+            )
         progress(size)
         yield from pieces
         if not chunk:

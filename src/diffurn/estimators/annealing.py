@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ExponentialAnnealing:
-    r"""τ(t) = initial · (final / initial)^(t / steps) for t ≤ steps, then final (Sutter et al. 2023, appendix).
+    r"""τ(t) = initial · (final / initial)^(t / steps) for t ≤ steps, then final (Sutter et al.
+    2023, appendix).
 
     Args:
         initial: τ at step 0.
@@ -26,9 +27,14 @@ class ExponentialAnnealing:
 
     def __post_init__(self) -> None:
         if not (self.initial > 0 and self.final > 0):
-            raise ValueError(f"temperatures go from {self.initial} to {self.final}, but both must be > 0")
+            raise ValueError(
+                f"temperatures go from {self.initial} to {self.final}, but both must be > 0"
+            )
         if self.steps < 1:
             raise ValueError(f"steps is {self.steps}, but must be at least 1")
 
     def __call__(self, step: int) -> float:
-        return float(self.initial * (self.final / self.initial) ** (min(max(step, 0), self.steps) / self.steps))
+        return float(
+            self.initial
+            * (self.final / self.initial) ** (min(max(step, 0), self.steps) / self.steps)
+        )

@@ -10,25 +10,29 @@ from typing import Any, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from diffurn._fisher.chain import Chain
+from diffurn._fisher.conditionals import Conditional, conditional, merged
+from diffurn._fisher.tabulated import SmallUrn, inverse, reordered, with_first
+from diffurn._fisher.urn import AnyUrn, TiltedUrn
+from diffurn._numerics.tracing import reading_numbers
 from diffurn.estimators.noise import gumbel_noise
-from diffurn.exact import AnyUrn, TiltedUrn
-from diffurn.exact.conditionals import Conditional, conditional, merged
-from diffurn.exact.small import Chain, SmallUrn, inverse, reordered, with_first
-from diffurn.exact.tracing import reading_numbers
 
-# Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ still sees τ times as deep.
+# Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ still sees τ
+# times as deep.
 _NATS = 38.0
 
 
 class GumbelDraw(NamedTuple):
-    """One draw of every urn with all that the chain made on its way, per group, in the urn's order of groups.
+    """One draw of every urn with all that the chain made on its way, per group, in the urn's order
+    of groups.
 
-    Column k of a group's tensors stands for the count ``window_starts[group] + k``. The group drawn last is determined by the others: its
-    window holds that one count.
+    Column k of a group's tensors stands for the count ``window_starts[group] + k``. The group drawn
+    last is determined by the others: its window holds that one count.
 
     Attributes:
         counts: x, shape ``sample_shape + (..., c)``.
-        one_hots: y, one ``sample_shape + (..., W)`` a group; straight-through if the estimator is hard, relaxed otherwise.
+        one_hots: y, one ``sample_shape + (..., W)`` a group; straight-through if the estimator is
+            hard, relaxed otherwise.
         log_weights: α, unnormalised, -inf where a count is impossible.
         perturbed: r̂ = α + Gumbel noise.
         window_starts: the count that column 0 stands for.
@@ -42,7 +46,9 @@ class GumbelDraw(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The draw of one group: its conditional law, perturbed scores, relaxed one-hot and the column of the hard one."""
+    """The draw of one group: its conditional law, perturbed scores, relaxed one-hot and the column
+    of the hard one.
+    """
 
     law: Conditional
     perturbed: Tensor
@@ -52,26 +58,33 @@ class _Step(NamedTuple):
 
 @dataclass(frozen=True)
 class GumbelSoftmax:
-    r"""Straight-through Gumbel-Softmax through the chain of conditional laws (Algorithms 1 and 2 of Sutter et al., ICLR 2023).
+    r"""Straight-through Gumbel-Softmax through the chain of conditional laws (Algorithms 1 and 2 of
+    Sutter et al., ICLR 2023).
 
-    Group after group the log-weights α of all counts are perturbed by Gumbel noise, r̂ = α + g; the hard count is argmax r̂, the relaxed
-    one-hot softmax(r̂ / τ), and backward the hard one is taken for the relaxed one. Later groups see the hard count of earlier ones.
-    Gradients flow on to them through the draws left (α continued to real n); the last count is what is left, so its
+    Group after group the log-weights α of all counts are perturbed by Gumbel noise, r̂ = α + g; the
+    hard count is argmax r̂, the relaxed one-hot softmax(r̂ / τ), and backward the hard one is taken
+    for the relaxed one. Later groups see the hard count of earlier ones. Gradients flow on to them
+    through the draws left (α continued to real n); the last count is what is left, so its
     derivative in the draws left is 1.
 
     Args:
         temperature: τ > 0, a number or a scalar tensor.
         hard: whole counts forward (default); otherwise relaxed counts, which still sum to n.
-        conditionals: "exact", the true conditional laws, or "merged", the paper's approximation (all later groups as one), whose draws
-            are *not* Fisher's law unless the merged weights are equal.
-        order: in which order the groups are drawn: None as given, "random" anew for every draw, or a permutation.
-        rao_blackwell: average the relaxed one-hot over this many noises that agree with the hard draw (Gumbel-Rao; Paulus, Maddison,
-            Krause, ICLR 2021), which lowers the variance at temperatures below 1; 0 is the ordinary estimator.
-        through_draws_left: let gradients flow through the draws left to later groups; False cuts them there.
+        conditionals: "exact", the true conditional laws, or "merged", the paper's approximation
+            (all later groups as one), whose draws are *not* Fisher's law unless the merged weights
+            are equal.
+        order: in which order the groups are drawn: None as given, "random" anew for every draw, or
+            a permutation.
+        rao_blackwell: average the relaxed one-hot over this many noises that agree with the hard
+            draw (Gumbel-Rao; Paulus, Maddison, Krause, ICLR 2021), which lowers the variance at
+            temperatures below 1; 0 is the ordinary estimator.
+        through_draws_left: let gradients flow through the draws left to later groups; False cuts
+            them there.
 
     Example:
         >>> from diffurn import FisherHypergeometric
-        >>> urn = FisherHypergeometric([5, 5, 5], 6, weights=torch.ones(3), estimator=GumbelSoftmax(temperature=0.5))
+        >>> how = GumbelSoftmax(temperature=0.5)
+        >>> urn = FisherHypergeometric([5, 5, 5], 6, weights=torch.ones(3), estimator=how)
         >>> urn.rsample((4,)).sum(-1)
         tensor([6., 6., 6., 6.])
     """
@@ -87,11 +100,18 @@ class GumbelSoftmax:
         if not isinstance(self.temperature, Tensor) and not self.temperature > 0:
             raise ValueError(f"temperature is {self.temperature}, but must be > 0")
         if self.conditionals not in ("exact", "merged"):
-            raise ValueError(f"conditionals is {self.conditionals!r}, but must be 'exact' or 'merged'")
+            raise ValueError(
+                f"conditionals is {self.conditionals!r}, but must be 'exact' or 'merged'"
+            )
         if isinstance(self.order, str) and self.order != "random":
-            raise ValueError(f"order is {self.order!r}, but must be None, 'random' or a permutation of the groups")
+            raise ValueError(
+                f"order is {self.order!r}, but must be None, 'random' or a permutation of the "
+                "groups"
+            )
         if self.rao_blackwell < 0:
-            raise ValueError(f"rao_blackwell is {self.rao_blackwell}, but must be a number of noises ≥ 0")
+            raise ValueError(
+                f"rao_blackwell is {self.rao_blackwell}, but must be a number of noises ≥ 0"
+            )
 
     @property
     def takes_small_urns(self) -> bool:
@@ -106,7 +126,9 @@ class GumbelSoftmax:
         tilted = urn.as_tilted()
         rows = _rows(tilted, number)
         order = self._order(rows)
-        counts, _ = self._tilted_chain(_reordered(rows, order), copies=1 if isinstance(self.order, str) else number)
+        counts, _ = self._tilted_chain(
+            _reordered(rows, order), copies=1 if isinstance(self.order, str) else number
+        )
         return counts.gather(-1, order.argsort(-1)).reshape(number, *tilted.log_odds.shape)
 
     def draw(self, urn: Any, sample_shape: Sequence[int] = ()) -> GumbelDraw:
@@ -122,15 +144,21 @@ class GumbelSoftmax:
         laws = [step.law.log_weights for step in steps] + [torch.zeros_like(counts[:, :1])]
         scores = [step.perturbed for step in steps] + [torch.zeros_like(counts[:, :1])]
         starts = [step.law.lowest for step in steps] + [counts[:, -1].detach()]
-        in_order = (tuple(values[i].reshape(shape + values[i].shape[1:]) for i in back) for values in (one_hots, laws, scores, starts))
+        in_order = (
+            tuple(values[i].reshape(shape + values[i].shape[1:]) for i in back)
+            for values in (one_hots, laws, scores, starts)
+        )
         return GumbelDraw(counts.gather(-1, order.argsort(-1)).reshape(*shape, -1), *in_order)
 
     def log_density(self, draw: GumbelDraw) -> Tensor:
-        r"""The log-density of the relaxed one-hots of a draw at this temperature, shape ``sample_shape + (...)``.
+        r"""The log-density of the relaxed one-hots of a draw at this temperature, shape
+        ``sample_shape + (...)``.
 
-        Given the hard counts before it, which the earlier one-hots determine by their largest entries, every relaxed one-hot follows
-        the Concrete law of its α (torch's ``RelaxedOneHotCategorical``) on the simplex of its possible counts, so the joint density is
-        their product. The relaxed *counts*, being weighted sums of these entries, have no density in closed form.
+        Given the hard counts before it, which the earlier one-hots determine by their largest
+        entries, every relaxed one-hot follows the Concrete law of its α (torch's
+        ``RelaxedOneHotCategorical``) on the simplex of its possible counts, so the joint density is
+        their product. The relaxed *counts*, being weighted sums of these entries, have no density
+        in closed form.
         """
         total = torch.zeros_like(draw.counts[..., 0])
         for log_weights, perturbed in zip(draw.log_weights, draw.perturbed, strict=True):
@@ -138,8 +166,15 @@ class GumbelSoftmax:
             number = possible.sum(-1)
             log_y = torch.log_softmax(perturbed / self.temperature, -1)
             scores = torch.where(possible, log_weights - self.temperature * log_y, -torch.inf)
-            terms = torch.where(possible, scores - log_y, 0.0).sum(-1) - number * torch.logsumexp(scores, -1)
-            total = total + torch.lgamma(number) + (number - 1) * math.log(float(self.temperature)) + terms
+            terms = torch.where(possible, scores - log_y, 0.0).sum(-1) - number * torch.logsumexp(
+                scores, -1
+            )
+            total = (
+                total
+                + torch.lgamma(number)
+                + (number - 1) * math.log(float(self.temperature))
+                + terms
+            )
         return total
 
     def rank_indicators(self, urn: AnyUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
@@ -153,13 +188,17 @@ class GumbelSoftmax:
             tilted = urn.as_tilted()
             shape, largest = tilted.log_odds.shape, tilted.largest(group)
             rows = _rows(tilted, number)
-            order = torch.tensor(with_first(group, shape[-1]), device=rows.draws.device).expand(len(rows.draws), -1)
+            order = torch.tensor(with_first(group, shape[-1]), device=rows.draws.device).expand(
+                len(rows.draws), -1
+            )
             counts, steps = self._tilted_chain(_reordered(rows, order), number)
             counts = counts.gather(-1, order.argsort(-1))
         if steps:
             indicators = _at_least(self._one_hot(steps[0]), steps[0].law.lowest, largest)
         else:
-            indicators = (torch.arange(1, largest + 1, device=counts.device) <= counts).to(counts.dtype)
+            indicators = (torch.arange(1, largest + 1, device=counts.device) <= counts).to(
+                counts.dtype
+            )
         return counts.reshape(number, *shape), indicators.reshape(number, *shape[:-1], largest)
 
     def _order(self, rows: TiltedUrn, one_for_all: bool = False) -> Tensor:
@@ -167,13 +206,20 @@ class GumbelSoftmax:
         number, groups = rows.log_odds.shape
         device = rows.log_odds.device
         if isinstance(self.order, str):
-            return torch.rand(1 if one_for_all else number, groups, device=device).argsort(-1).expand(number, -1)
+            return (
+                torch.rand(1 if one_for_all else number, groups, device=device)
+                .argsort(-1)
+                .expand(number, -1)
+            )
         return torch.tensor(self._permutation(groups), device=device).expand(number, -1)
 
     def _permutation(self, groups: int) -> list[int]:
         order = list(range(groups)) if self.order is None else [int(j) for j in self.order]
         if sorted(order) != list(range(groups)):
-            raise ValueError(f"order is {order}, but must be a permutation of the {groups} groups 0 to {groups - 1}")
+            raise ValueError(
+                f"order is {order}, but must be a permutation of the {groups} groups 0 to "
+                f"{groups - 1}"
+            )
         return order
 
     def _tilted_chain(self, rows: TiltedUrn, copies: int) -> tuple[Tensor, list[_Step]]:
@@ -181,11 +227,19 @@ class GumbelSoftmax:
 
         def law_of(i: int, draws_left: Tensor) -> Conditional:
             distinct = len(draws_left) // max(1, copies) if i == 0 else len(draws_left)
-            law = self._law_of_group(rows.log_odds[:distinct], rows.group_sizes[:distinct], draws_left[:distinct], i)
-            return Conditional(law.lowest.repeat(copies), law.log_weights.repeat(copies, 1)) if i == 0 else law
+            law = self._law_of_group(
+                rows.log_odds[:distinct], rows.group_sizes[:distinct], draws_left[:distinct], i
+            )
+            return (
+                Conditional(law.lowest.repeat(copies), law.log_weights.repeat(copies, 1))
+                if i == 0
+                else law
+            )
 
         counts, steps = reading_numbers(self._chain, law_of, rows.draws, rows.log_odds.shape[-1])
-        return counts + 0 * rows.log_odds.sum(-1, keepdim=True), steps  # a lone group has a gradient as well: zero
+        return counts + 0 * rows.log_odds.sum(
+            -1, keepdim=True
+        ), steps  # a lone group has a gradient as well: zero
 
     def _small_chain(self, urn: SmallUrn, number: int) -> tuple[Tensor, list[_Step]]:
         chain = Chain.build(urn, merged=self.conditionals == "merged")
@@ -193,12 +247,20 @@ class GumbelSoftmax:
 
         def law_of(i: int, draws_left: Tensor) -> Conditional:
             law = chain.conditional(i, draws_left.reshape(batch))
-            return Conditional(law.lowest.reshape(-1), law.log_weights.reshape(-1, law.log_weights.shape[-1]))
+            return Conditional(
+                law.lowest.reshape(-1), law.log_weights.reshape(-1, law.log_weights.shape[-1])
+            )
 
-        return self._chain(law_of, urn.constant("number").expand(batch).reshape(-1), urn.composition.groups)
+        return self._chain(
+            law_of, urn.constant("number").expand(batch).reshape(-1), urn.composition.groups
+        )
 
-    def _chain(self, law_of: Callable[[int, Tensor], Conditional], draws: Tensor, groups: int) -> tuple[Tensor, list[_Step]]:
-        """Algorithm 1: every group but the last from its conditional law given the draws left, the last from what is left."""
+    def _chain(
+        self, law_of: Callable[[int, Tensor], Conditional], draws: Tensor, groups: int
+    ) -> tuple[Tensor, list[_Step]]:
+        """Algorithm 1: every group but the last from its conditional law given the draws left, the
+        last from what is left.
+        """
         counts, steps = [], []
         left = draws
         seen = draws  # the hard draws left, with the gradient that later groups may see
@@ -217,12 +279,16 @@ class GumbelSoftmax:
         perturbed = law.log_weights + gumbel_noise(law.log_weights.shape, law.log_weights)
         chosen = perturbed.detach().argmax(-1)
         if self.rao_blackwell:
-            soft = torch.softmax(self._noises_that_agree(law.log_weights, chosen) / self.temperature, -1).mean(0)
+            soft = torch.softmax(
+                self._noises_that_agree(law.log_weights, chosen) / self.temperature, -1
+            ).mean(0)
         else:
             soft = torch.softmax(perturbed / self.temperature, -1)
         return _Step(law, perturbed, soft, chosen)
 
-    def _law_of_group(self, log_odds: Tensor, group_sizes: Tensor, draws_left: Tensor, i: int) -> Conditional:
+    def _law_of_group(
+        self, log_odds: Tensor, group_sizes: Tensor, draws_left: Tensor, i: int
+    ) -> Conditional:
         later = log_odds[:, i + 1 :], group_sizes[:, i + 1 :]
         if self.conditionals == "merged":
             later = merged(*later)
@@ -230,9 +296,13 @@ class GumbelSoftmax:
         return conditional(log_odds[:, i], group_sizes[:, i], *later, draws_left, nats)
 
     def _noises_that_agree(self, log_weights: Tensor, chosen: Tensor) -> Tensor:
-        """Perturbed scores given that the largest is the chosen one: shape (rao_blackwell, rows, W)."""
+        """Perturbed scores given that the largest is the chosen one: shape (rao_blackwell, rows,
+        W).
+        """
         alpha = log_weights.detach()
-        exponential = -gumbel_noise((self.rao_blackwell, *alpha.shape), alpha)  # the log of exponential noise
+        exponential = -gumbel_noise(
+            (self.rao_blackwell, *alpha.shape), alpha
+        )  # the log of exponential noise
         column = chosen.expand(self.rao_blackwell, -1).unsqueeze(-1)
         winner = exponential.gather(-1, column) - torch.logsumexp(alpha, -1, keepdim=True)
         scores = -torch.logaddexp(exponential - alpha, winner).scatter(-1, column, winner)
@@ -254,12 +324,16 @@ class GumbelSoftmax:
 def _rows(urn: TiltedUrn, number: int) -> TiltedUrn:
     """`number` copies of every urn as rows of a matrix."""
     groups = urn.log_odds.shape[-1]
-    log_odds, group_sizes = (values.expand(number, *values.shape).reshape(-1, groups) for values in urn[:2])
+    log_odds, group_sizes = (
+        values.expand(number, *values.shape).reshape(-1, groups) for values in urn[:2]
+    )
     return TiltedUrn(log_odds, group_sizes, urn.draws.expand(number, *urn.draws.shape).reshape(-1))
 
 
 def _reordered(rows: TiltedUrn, order: Tensor) -> TiltedUrn:
-    return TiltedUrn(rows.log_odds.gather(-1, order), rows.group_sizes.gather(-1, order), rows.draws)
+    return TiltedUrn(
+        rows.log_odds.gather(-1, order), rows.group_sizes.gather(-1, order), rows.draws
+    )
 
 
 def _at_least(one_hot: Tensor, lowest: Tensor, largest: int) -> Tensor:

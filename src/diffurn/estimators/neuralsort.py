@@ -8,18 +8,25 @@ from torch import Tensor
 from diffurn.estimators.noise import gumbel_noise
 
 
-def neuralsort(scores: Tensor, temperature: float | Tensor, hard: bool = False, stochastic: bool = False) -> Tensor:
-    r"""The relaxed permutation matrix that sorts `scores` in descending order, shape ``(..., d, d)``; row i picks the i-th largest.
+def neuralsort(
+    scores: Tensor, temperature: float | Tensor, hard: bool = False, stochastic: bool = False
+) -> Tensor:
+    r"""The relaxed permutation matrix that sorts `scores` in descending order, shape ``(..., d,
+    d)``; row i picks the i-th largest.
 
-    .. math:: \hat P_{i,:} = \mathrm{softmax}\big(((d + 1 - 2i) s - A_s 1) / τ\big), \qquad A_s[j, k] = |s_j - s_k|.
+    .. math:: \hat P_{i,:} = \mathrm{softmax}\big(((d + 1 - 2i) s - A_s 1) / τ\big),
+              \qquad A_s[j, k] = |s_j - s_k|.
 
-    Reference: Grover, Wang, Zweig, Ermon, *Stochastic Optimization of Sorting Networks via Continuous Relaxations* (ICLR 2019).
+    Reference: Grover, Wang, Zweig, Ermon, *Stochastic Optimization of Sorting Networks via
+    Continuous Relaxations* (ICLR 2019).
 
     Args:
         scores: s, shape ``(..., d)``.
         temperature: τ > 0; rows become one-hot as τ → 0.
-        hard: a true permutation forward (by argsort, so ties cannot pick an item twice), the relaxed matrix backward.
-        stochastic: perturb the scores by Gumbel noise first: a relaxed draw from the Plackett-Luce law with log-weights s.
+        hard: a true permutation forward (by argsort, so ties cannot pick an item twice), the
+            relaxed matrix backward.
+        stochastic: perturb the scores by Gumbel noise first: a relaxed draw from the Plackett-Luce
+            law with log-weights s.
 
     Example:
         >>> neuralsort(torch.tensor([1.0, 3.0, 2.0]), temperature=1e-3)
@@ -34,7 +41,9 @@ def neuralsort(scores: Tensor, temperature: float | Tensor, hard: bool = False, 
     items = scores.shape[-1]
     distances = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs().sum(-1)
     scaling = items - 1 - 2 * torch.arange(items, dtype=scores.dtype, device=scores.device)
-    relaxed = torch.softmax((scaling.unsqueeze(-1) * scores.unsqueeze(-2) - distances.unsqueeze(-2)) / temperature, -1)
+    relaxed = torch.softmax(
+        (scaling.unsqueeze(-1) * scores.unsqueeze(-2) - distances.unsqueeze(-2)) / temperature, -1
+    )
     if not hard:
         return relaxed
     order = scores.detach().argsort(dim=-1, descending=True, stable=True)
@@ -43,7 +52,8 @@ def neuralsort(scores: Tensor, temperature: float | Tensor, hard: bool = False, 
 
 
 def select_top(permutation: Tensor, indicators: Tensor) -> Tensor:
-    """Which items are among the first k̂: Σ_i b_i P[i, :], from a (relaxed) permutation and the rank indicators b of a count k̂.
+    """Which items are among the first k̂: Σ_i b_i P[i, :], from a (relaxed) permutation and the
+    rank indicators b of a count k̂.
 
     Example:
         >>> order = neuralsort(torch.tensor([1.0, 3.0, 2.0]), temperature=1e-3)

@@ -9,6 +9,8 @@ from torch import Tensor
 
 
 def gumbel_noise(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Standard Gumbel variates, finite, with the dtype and device of `like`; several times faster than through `exponential_`."""
+    """Standard Gumbel variates, finite, with the dtype and device of `like`; several times faster
+    than through `exponential_`.
+    """
     uniform = torch.rand(tuple(shape), dtype=like.dtype, device=like.device)
     return uniform.clamp_(min=torch.finfo(like.dtype).tiny).log_().neg_().log_().neg_()

@@ -10,17 +10,23 @@ from torch import Tensor
 
 
 def score_surrogate(
-    urn: Any, f: Callable[[Tensor], Tensor], num_samples: int, control_variate: Literal["covariance"] | None = None
+    urn: Any,
+    f: Callable[[Tensor], Tensor],
+    num_samples: int,
+    control_variate: Literal["covariance"] | None = None,
 ) -> Tensor:
-    r"""A loss with the value of the sample mean of f, and with an unbiased estimate of ∇E[f(x)] as its gradient; shape ``batch_shape``.
+    r"""A loss with the value of the sample mean of f, and with an unbiased estimate of ∇E[f(x)] as
+    its gradient; shape ``batch_shape``.
 
     The score-function estimator with a leave-one-out baseline (Kool, van Hoof, Welling, 2019),
 
     .. math:: \frac1S \sum_s \Big(f(x_s) - \frac{1}{S-1} \sum_{t≠s} f(x_t)\Big) ∇\log p(x_s),
 
-    needs f at whole counts only. With ``control_variate="covariance"`` the linear part of f at the exact mean μ is taken out of the sum and
-    put back exactly, as f'(μ)ᵀ ∇μ (MuProp: Gu, Levine, Sutskever, Mnih, 2016): still unbiased, less variance where f is close to linear;
-    f must then be differentiable at the (fractional) mean. Parameters that f itself depends on get their ordinary gradient as well.
+    needs f at whole counts only. With ``control_variate="covariance"`` the linear part of f at the
+    exact mean μ is taken out of the sum and put back exactly, as f'(μ)ᵀ ∇μ (MuProp: Gu, Levine,
+    Sutskever, Mnih, 2016): still unbiased, less variance where f is close to linear; f must then be
+    differentiable at the (fractional) mean. Parameters that f itself depends on get their ordinary
+    gradient as well.
 
     Args:
         urn: a distribution with `sample`, `log_prob` and `mean`, such as `FisherHypergeometric`.
@@ -32,14 +38,17 @@ def score_surrogate(
         >>> from diffurn import FisherHypergeometric
         >>> log_weights = torch.zeros(3, requires_grad=True)
         >>> urn = FisherHypergeometric([5, 5, 5], 6, log_weights=log_weights)
-        >>> score_surrogate(urn, lambda x: (x[..., 0] * x[..., 1] - 3).square(), num_samples=100).backward()
+        >>> f = lambda x: (x[..., 0] * x[..., 1] - 3).square()
+        >>> score_surrogate(urn, f, num_samples=100).backward()
         >>> log_weights.grad.shape
         torch.Size([3])
     """
     if num_samples < 2:
         raise ValueError(f"num_samples is {num_samples}, but leaving one out needs at least 2")
     if control_variate not in (None, "covariance"):
-        raise ValueError(f"control_variate is {control_variate!r}, but must be None or 'covariance'")
+        raise ValueError(
+            f"control_variate is {control_variate!r}, but must be None or 'covariance'"
+        )
     x = urn.sample((num_samples,))
     values = f(x)
     residuals = values.detach()

@@ -1,1 +1,3 @@
-"""The interactive page of `diffurn explore`: numbers, pictures of them, and a thin page on this machine."""
+"""The interactive page of `diffurn explore`: numbers, pictures of them, and a thin page on this
+machine.
+"""

@@ -1,4 +1,6 @@
-"""The page's pictures of its numbers; colours are those of Okabe and Ito, which colour-blind readers can tell apart."""
+"""The page's pictures of its numbers; colours are those of Okabe and Ito, which colour-blind
+readers can tell apart.
+"""
 
 from __future__ import annotations
 
@@ -18,8 +20,14 @@ if TYPE_CHECKING:
 SUBSCRIPTS = "₁₂₃₄₅"
 GROUPS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
 MERGED, DRAWN, GREY = "#D55E00", "black", "#6E6E6E"
-# As in the study of estimators, where blue is the covariance, green the exact chain and vermilion the merged one.
-ESTIMATORS = {"CovarianceST": "#0072B2", "rsample": "#0072B2", "Gumbel, exact": "#009E73", "Gumbel, merged": "#D55E00"}
+# As in the study of estimators, where blue is the covariance, green the exact chain and vermilion
+# the merged one.
+ESTIMATORS = {
+    "CovarianceST": "#0072B2",
+    "rsample": "#0072B2",
+    "Gumbel, exact": "#009E73",
+    "Gumbel, merged": "#D55E00",
+}
 
 
 def _panel(width: float, height: float, margins: dict[str, float]) -> tuple[Figure, Any]:
@@ -35,7 +43,8 @@ def _panel(width: float, height: float, margins: dict[str, float]) -> tuple[Figu
 
 
 def marginal(group: int, title: str, exact: Tensor, drawn: Tensor, merged: Tensor | None) -> Figure:
-    """P(X_j = 0), P(X_j = 1), … of one group: bars are exact, dots the draws, and a dashed line the merged law.
+    """P(X_j = 0), P(X_j = 1), … of one group: bars are exact, dots the draws, and a dashed line the
+    merged law.
 
     Args:
         group: from 0.
@@ -46,8 +55,23 @@ def marginal(group: int, title: str, exact: Tensor, drawn: Tensor, merged: Tenso
     counts = range(len(exact))
     axes.bar(counts, exact.tolist(), 0.8, color=GROUPS[group], alpha=0.75)
     if merged is not None:
-        axes.step(counts, merged.tolist(), where="mid", color=MERGED, linewidth=1.6, linestyle=(0, (4, 1.5)))
-    axes.plot(counts, drawn.tolist(), linestyle="", marker="o", markersize=4.5, markerfacecolor="white", markeredgecolor=DRAWN)
+        axes.step(
+            counts,
+            merged.tolist(),
+            where="mid",
+            color=MERGED,
+            linewidth=1.6,
+            linestyle=(0, (4, 1.5)),
+        )
+    axes.plot(
+        counts,
+        drawn.tolist(),
+        linestyle="",
+        marker="o",
+        markersize=4.5,
+        markerfacecolor="white",
+        markeredgecolor=DRAWN,
+    )
     axes.set_title(title, size=10.5, y=1.02)  # a place that need not be found
     axes.set_xlabel(f"balls drawn of group {group + 1}", size=9.5, labelpad=2)
     axes.set_ylabel("probability", size=9.5, labelpad=3)
@@ -58,7 +82,9 @@ def marginal(group: int, title: str, exact: Tensor, drawn: Tensor, merged: Tenso
 
 
 def gradient(found: Gradient) -> Figure:
-    """A bar for each estimator's average and a whisker for the spread of one draw, group by group; a black line is the exact gradient."""
+    """A bar for each estimator's average and a whisker for the spread of one draw, group by group;
+    a black line is the exact gradient.
+    """
     figure, axes = _panel(4.6, 3.1, {"left": 0.155, "right": 0.985, "bottom": 0.12, "top": 0.97})
     groups = len(found.exact)
     width = 0.8 / max(1, len(found.estimates))
@@ -66,7 +92,12 @@ def gradient(found: Gradient) -> Figure:
         where = [group - 0.4 + (place + 0.5) * width for group in range(groups)]
         whiskers = {"elinewidth": 1.2, "ecolor": "#333333", "capsize": 3}
         axes.bar(
-            where, estimate.average.tolist(), width * 0.86, yerr=estimate.deviation.tolist(), color=ESTIMATORS[name], error_kw=whiskers
+            where,
+            estimate.average.tolist(),
+            width * 0.86,
+            yerr=estimate.deviation.tolist(),
+            color=ESTIMATORS[name],
+            error_kw=whiskers,
         )
     axes.hlines(
         found.exact.tolist(),
@@ -76,7 +107,9 @@ def gradient(found: Gradient) -> Figure:
         linewidth=2.4,
     )
     axes.axhline(0, color=GREY, linewidth=0.8)
-    axes.set_xticks(range(groups), [f"log ω{subscript}" for subscript in SUBSCRIPTS[:groups]], size=10.5)
+    axes.set_xticks(
+        range(groups), [f"log ω{subscript}" for subscript in SUBSCRIPTS[:groups]], size=10.5
+    )
     axes.set_xlim(-0.55, groups - 0.45)
     axes.set_ylabel("∂ E f(x) / ∂ log ω", size=10, labelpad=3)
     return figure
@@ -85,16 +118,26 @@ def gradient(found: Gradient) -> Figure:
 def as_image(figure: Figure, description: str) -> str:
     """The figure as an HTML image that is sharp at any size and needs no other file."""
     content = io.BytesIO()
-    with rc_context({"svg.fonttype": "none"}):  # letters of the reader's own fonts: nothing to fetch, and drawn in half the time
+    with rc_context(
+        {"svg.fonttype": "none"}
+    ):  # letters of the reader's own fonts: nothing to fetch, and drawn in half the time
         figure.savefig(content, format="svg", metadata={"Date": None})
     source = base64.b64encode(content.getvalue()).decode()
     return f'<img src="data:image/svg+xml;base64,{source}" alt="{description}">'
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:
-    """A line of marks and what they stand for; a mark is the name of one of the page's styles, or a colour."""
-    return '<div class="legend">' + "".join(f"<span>{_mark(mark)}{text}</span>" for mark, text in entries) + "</div>"
+    """A line of marks and what they stand for; a mark is the name of one of the page's styles, or a
+    colour.
+    """
+    return (
+        '<div class="legend">'
+        + "".join(f"<span>{_mark(mark)}{text}</span>" for mark, text in entries)
+        + "</div>"
+    )
 
 
 def _mark(mark: str) -> str:
-    return f'<i style="background:{mark}"></i>' if mark.startswith("#") else f'<i class="{mark}"></i>'
+    return (
+        f'<i style="background:{mark}"></i>' if mark.startswith("#") else f'<i class="{mark}"></i>'
+    )

@@ -1,4 +1,6 @@
-"""The requests that the page's server refuses: those of other sites, files, and whatever else the page itself does not send."""
+"""The requests that the page's server refuses: those of other sites, files, and whatever else the
+page itself does not send.
+"""
 
 from __future__ import annotations
 
@@ -10,12 +12,14 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-QUEUE = "/gradio_api/queue/join"  # the page sends the values of its fields there, and nothing to any other address
+# the page sends the values of its fields there, and nothing to any other address
+QUEUE = "/gradio_api/queue/join"
 LONGEST = 65_536  # bytes of such a request, which takes less than a thousand
 
 
 class Guard:
-    """An ASGI application in front of another one: it answers forbidden requests itself, before their bodies are read.
+    """An ASGI application in front of another one: it answers forbidden requests itself, before
+    their bodies are read.
 
     Args:
         app: the application that answers the requests of the page.
@@ -31,23 +35,35 @@ class Guard:
             if scope["method"] == "POST":
                 body = await _start_of_body(receive)
                 if not _holds_plain_values(body):
-                    return await _answer(send, 422, f"The values of the page's fields are plain JSON of at most {LONGEST:,} bytes.")
+                    return await _answer(
+                        send,
+                        422,
+                        f"The values of the page's fields are plain JSON of at most {LONGEST:,} "
+                        "bytes.",
+                    )
                 receive = _again(body, receive)
         await self.app(scope, receive, send)
 
 
 def refusal(scope: Message) -> tuple[int, str] | None:
-    """Status and sentence for a request that the page would not send, by its headers alone; None for one that it would.
+    """Status and sentence for a request that the page would not send, by its headers alone; None
+    for one that it would.
 
     Example:
-        >>> refusal({"method": "POST", "path": "/gradio_api/upload", "headers": [(b"host", b"localhost:7860")]})
+        >>> headers = [(b"host", b"localhost:7860")]
+        >>> refusal({"method": "POST", "path": "/gradio_api/upload", "headers": headers})
         (403, 'This page takes no files: it accepts only the values of its fields.')
     """
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    origin = headers.get(b"origin")  # browsers send it with every request of another site that could change something
+    origin = headers.get(
+        b"origin"
+    )  # browsers send it with every request of another site that could change something
     if origin is not None and origin != f"http://{headers.get(b'host')}":
         return 403, f"This page takes no requests of other sites, such as {origin}."
-    if scope["method"] not in ("GET", "HEAD") and (scope["method"], scope["path"]) != ("POST", QUEUE):
+    if scope["method"] not in ("GET", "HEAD") and (scope["method"], scope["path"]) != (
+        "POST",
+        QUEUE,
+    ):
         return 403, "This page takes no files: it accepts only the values of its fields."
     return None
 
@@ -62,7 +78,9 @@ async def _start_of_body(receive: Receive) -> bytes:
 
 
 def _holds_plain_values(body: bytes) -> bool:
-    """Gradio would look for a file in every value that is an object, and download it if its path is an address."""
+    """Gradio would look for a file in every value that is an object, and download it if its path is
+    an address.
+    """
     if len(body) > LONGEST:
         return False
     try:
@@ -84,6 +102,9 @@ def _again(body: bytes, receive: Receive) -> Receive:
 
 async def _answer(send: Send, status: int, sentence: str) -> None:
     body = f"diffurn explore: {sentence}\n".encode()
-    headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
+    headers = [
+        (b"content-type", b"text/plain; charset=utf-8"),
+        (b"content-length", str(len(body)).encode()),
+    ]
     await send({"type": "http.response.start", "status": status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

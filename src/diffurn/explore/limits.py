@@ -1,4 +1,6 @@
-"""The limits of the page's fields: its sliders are built from them, and the values of every request are checked against them."""
+"""The limits of the page's fields: its sliders are built from them, and the values of every request
+are checked against them.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ class Real:
     def checked(self, value: Any) -> float:
         """The value as a float; ValueError says what would be right."""
         if not isinstance(value, int | float) or not self.lowest <= value <= self.highest:
-            raise ValueError(f"{self.name} must be a number from {self.lowest:g} to {self.highest:g}.")
+            raise ValueError(
+                f"{self.name} must be a number from {self.lowest:g} to {self.highest:g}."
+            )
         return float(value)
 
 
@@ -46,8 +50,14 @@ class Whole:
 
     def checked(self, value: Any) -> int:
         """The value as an int; ValueError says what would be right."""
-        if not isinstance(value, int | float) or not self.lowest <= value <= self.highest or value != int(value):
-            raise ValueError(f"{self.name} must be a whole number from {self.lowest:,} to {self.highest:,}.")
+        if (
+            not isinstance(value, int | float)
+            or not self.lowest <= value <= self.highest
+            or value != int(value)
+        ):
+            raise ValueError(
+                f"{self.name} must be a whole number from {self.lowest:,} to {self.highest:,}."
+            )
         return int(value)
 
 
@@ -78,7 +88,13 @@ class Choice(Generic[Kind]):
 
 
 FISHER, WALLENIUS = "Fisher", "Wallenius"
-COUNT, SQUARE, SPREAD, THRESHOLD, DIVERSITY = "count", "squared count", "squared distance from the mean", "threshold", "diversity"
+COUNT, SQUARE, SPREAD, THRESHOLD, DIVERSITY = (
+    "count",
+    "squared count",
+    "squared distance from the mean",
+    "threshold",
+    "diversity",
+)
 MOST_GROUPS, MOST_BALLS = 5, 20
 
 # The urn.

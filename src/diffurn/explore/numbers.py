@@ -1,4 +1,6 @@
-"""What the page shows, as numbers: the law of a small urn over all its outcomes, draws, the paper's merged law, gradients of E[f(x)]."""
+"""What the page shows, as numbers: the law of a small urn over all its outcomes, draws, the paper's
+merged law, gradients of E[f(x)].
+"""
 
 from __future__ import annotations
 
@@ -11,11 +13,11 @@ import torch
 from torch import Tensor
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
-from diffurn.exact import enumerate_counts
-from diffurn.experiments.merged import merged_log_prob
+from diffurn._fisher.merged import merged_log_prob
+from diffurn._numerics.enumeration import enumerate_counts
+from diffurn._urn import Urn
 from diffurn.explore import limits
 from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS
-from diffurn.urn import Urn
 
 # The page lists all outcomes, anew for every step of a slider.
 MOST_OUTCOMES = 5_000
@@ -40,10 +42,14 @@ class Setting:
         if balls == 0:
             raise ValueError("All groups are empty. Put a ball into one of them.")
         if self.draws > balls:
-            raise ValueError(f"{self.draws} balls cannot be drawn from an urn of {balls}. Draw fewer, or put more balls into the groups.")
+            raise ValueError(
+                f"{self.draws} balls cannot be drawn from an urn of {balls}. Draw fewer, or put "
+                "more balls into the groups."
+            )
         if enumerate_counts(list(self.group_sizes), self.draws, MOST_OUTCOMES) is None:
             raise ValueError(
-                f"This urn has more than {MOST_OUTCOMES:,} outcomes, too many to list at every step. Take smaller groups, or fewer of them."
+                f"This urn has more than {MOST_OUTCOMES:,} outcomes, too many to list at every "
+                "step. Take smaller groups, or fewer of them."
             )
 
     @property
@@ -54,7 +60,9 @@ class Setting:
         log_weights = self.log_weights if log_weights is None else log_weights
         if self.law == WALLENIUS:
             return WalleniusHypergeometric(self.group_sizes, self.draws, log_weights=log_weights)
-        return FisherHypergeometric(self.group_sizes, self.draws, log_weights=log_weights, estimator=estimator)
+        return FisherHypergeometric(
+            self.group_sizes, self.draws, log_weights=log_weights, estimator=estimator
+        )
 
     @property
     def largest(self) -> int:
@@ -64,7 +72,9 @@ class Setting:
 
 @dataclass(frozen=True)
 class Law:
-    """A law over all outcomes: counts (K, c), their probabilities (K,) and scores ∂ log p(x) / ∂ log ω, (K, c)."""
+    """A law over all outcomes: counts (K, c), their probabilities (K,) and scores ∂ log p(x) / ∂
+    log ω, (K, c).
+    """
 
     outcomes: Tensor
     probabilities: Tensor
@@ -85,7 +95,9 @@ class Law:
 
     def gradient(self, values: Tensor) -> Tensor:
         """∂E[f(x)] / ∂ log ω = E[f(x) ∂ log p(x) / ∂ log ω]; values (K, ...) give (..., c)."""
-        gradient: Tensor = torch.tensordot(values, self.probabilities.unsqueeze(-1) * self.scores, ([0], [0]))
+        gradient: Tensor = torch.tensordot(
+            values, self.probabilities.unsqueeze(-1) * self.scores, ([0], [0])
+        )
         return gradient
 
 
@@ -112,7 +124,13 @@ def marginals(outcomes: Tensor, probabilities: Tensor, largest: int) -> Tensor:
                 [0.7500, 0.7500],
                 [0.0000, 0.2500]])
     """
-    return torch.stack([torch.bincount(counts, probabilities, largest + 1) for counts in outcomes.to(torch.int64).unbind(-1)], -1)
+    return torch.stack(
+        [
+            torch.bincount(counts, probabilities, largest + 1)
+            for counts in outcomes.to(torch.int64).unbind(-1)
+        ],
+        -1,
+    )
 
 
 def draw(setting: Setting, number: int, seed: int) -> Tensor:
@@ -124,17 +142,23 @@ def draw(setting: Setting, number: int, seed: int) -> Tensor:
 
 def shares(counts: Tensor, largest: int) -> Tensor:
     """How often each count came, as a share of all draws: shape (largest + 1, c)."""
-    return marginals(counts, torch.full((len(counts),), 1 / len(counts), dtype=torch.float64), largest)
+    return marginals(
+        counts, torch.full((len(counts),), 1 / len(counts), dtype=torch.float64), largest
+    )
 
 
 def merged_probabilities(setting: Setting) -> Tensor:
-    """What the paper's chain gives each outcome, instead of Fisher's law: every group against all later ones as one."""
+    """What the paper's chain gives each outcome, instead of Fisher's law: every group against all
+    later ones as one.
+    """
     sizes, draws = torch.tensor(setting.group_sizes), torch.tensor(setting.draws)
     return merged_log_prob(law_of(setting).outcomes, sizes, draws, setting.log_weights).exp()
 
 
 def total_variation(law: Tensor, other: Tensor) -> Tensor:
-    """Half the sum of |p - q| over the first dimension: the most by which the two can disagree about any event."""
+    """Half the sum of |p - q| over the first dimension: the most by which the two can disagree
+    about any event.
+    """
     return (law - other).abs().sum(0) / 2
 
 
@@ -161,7 +185,9 @@ class Question:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an estimator says of a gradient: its average (c,), the standard deviation of one draw (c,), and both relative to |∇|."""
+    """What an estimator says of a gradient: its average (c,), the standard deviation of one draw
+    (c,), and both relative to |∇|.
+    """
 
     average: Tensor
     deviation: Tensor
@@ -171,30 +197,46 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Gradient:
-    """E[f(x)], its exact gradient in log ω, and what the estimators make of it from one draw at a time."""
+    """E[f(x)], its exact gradient in log ω, and what the estimators make of it from one draw at a
+    time.
+    """
 
     value: float
     exact: Tensor
     estimates: dict[str, Estimate]
 
 
-def gradient(setting: Setting, question: Question, temperature: float, number: int, seed: int) -> Gradient:
-    """The exact gradient by summing over all outcomes, beside the estimators' averages over `number` independent one-draw gradients."""
+def gradient(
+    setting: Setting, question: Question, temperature: float, number: int, seed: int
+) -> Gradient:
+    """The exact gradient by summing over all outcomes, beside the estimators' averages over
+    `number` independent one-draw gradients.
+    """
     law = law_of(setting)
     values = question.f(law)(law.outcomes)
     exact = law.gradient(values)
     found = one_draw_gradients(setting, question, temperature, number, seed)
-    return Gradient(float(law.expectation(values)), exact, {name: _judged(rows, exact) for name, rows in found.items()})
+    return Gradient(
+        float(law.expectation(values)),
+        exact,
+        {name: _judged(rows, exact) for name, rows in found.items()},
+    )
 
 
 def _judged(rows: Tensor, exact: Tensor) -> Estimate:
     average, deviation, length = rows.mean(0), rows.std(0), float(exact.norm())
-    relative = (lambda size: float(size.norm()) / length) if length > 1e-12 else lambda size: float("nan")
+    relative = (
+        (lambda size: float(size.norm()) / length) if length > 1e-12 else lambda size: float("nan")
+    )
     return Estimate(average, deviation, relative(average - exact), relative(deviation))
 
 
-def one_draw_gradients(setting: Setting, question: Question, temperature: float, number: int, seed: int) -> dict[str, Tensor]:
-    """Independent estimates of ∂E[f(x)] / ∂ log ω from one draw each, (number, c) for every estimator that there is."""
+def one_draw_gradients(
+    setting: Setting, question: Question, temperature: float, number: int, seed: int
+) -> dict[str, Tensor]:
+    """Independent estimates of ∂E[f(x)] / ∂ log ω from one draw each, (number, c) for every
+    estimator that there is.
+    """
     if setting.law == WALLENIUS:
         return _through_the_mean(setting, question, number, seed)
     estimators = {
@@ -217,13 +259,18 @@ def _values_of_draws(urns: Any, setting: Setting, question: Question) -> Tensor:
         return question.f(law_of(setting))(urns.rsample())
     if question.threshold > setting.group_sizes[question.group]:
         return torch.zeros(urns.batch_shape, dtype=torch.float64)
-    # A threshold is flat almost everywhere: the indicators carry the gradient that the count itself would not.
+    # A threshold is flat almost everywhere: the indicators carry the gradient that the count itself
+    # would not.
     reached: Tensor = urns.rank_indicators(question.group)[1][..., question.threshold - 1]
     return reached
 
 
-def _through_the_mean(setting: Setting, question: Question, number: int, seed: int) -> dict[str, Tensor]:
-    """`WalleniusHypergeometric.rsample` sends gradients back by ∂mean/∂log ω: the same Jacobian, from the listed outcomes."""
+def _through_the_mean(
+    setting: Setting, question: Question, number: int, seed: int
+) -> dict[str, Tensor]:
+    """`WalleniusHypergeometric.rsample` sends gradients back by ∂mean/∂log ω: the same Jacobian,
+    from the listed outcomes.
+    """
     if question.function == THRESHOLD:
         return {}
     law = law_of(setting)
@@ -232,9 +279,18 @@ def _through_the_mean(setting: Setting, question: Question, number: int, seed: i
     return {"rsample": slopes @ law.gradient(law.outcomes)}
 
 
-def as_setting(law: Any, groups: Any, draws: Any, sizes: Sequence[Any], log2_weights: Sequence[Any]) -> Setting:
-    """A setting from the values of the page's fields, all of them checked; fields of groups that are not shown are not read."""
+def as_setting(
+    law: Any, groups: Any, draws: Any, sizes: Sequence[Any], log2_weights: Sequence[Any]
+) -> Setting:
+    """A setting from the values of the page's fields, all of them checked; fields of groups that
+    are not shown are not read.
+    """
     shown = slice(limits.GROUPS.checked(groups))
-    group_sizes = tuple(limit.checked(size) for limit, size in zip(limits.SIZES[shown], sizes[shown], strict=True))
-    weights = tuple(2.0 ** limit.checked(value) for limit, value in zip(limits.LOG2_WEIGHTS[shown], log2_weights[shown], strict=True))
+    group_sizes = tuple(
+        limit.checked(size) for limit, size in zip(limits.SIZES[shown], sizes[shown], strict=True)
+    )
+    weights = tuple(
+        2.0 ** limit.checked(value)
+        for limit, value in zip(limits.LOG2_WEIGHTS[shown], log2_weights[shown], strict=True)
+    )
     return Setting(limits.LAW.checked(law), group_sizes, limits.DRAWS.checked(draws), weights)

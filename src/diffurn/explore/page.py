@@ -1,4 +1,6 @@
-"""The page itself: sliders on one side, what follows from them on the other. It computes nothing and draws nothing."""
+"""The page itself: sliders on one side, what follows from them on the other. It computes nothing
+and draws nothing.
+"""
 
 from __future__ import annotations
 
@@ -11,10 +13,20 @@ import gradio as gr
 
 from diffurn.explore import figures, limits, numbers
 from diffurn.explore.figures import SUBSCRIPTS
-from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, MOST_GROUPS, SPREAD, SQUARE, THRESHOLD, WALLENIUS
+from diffurn.explore.limits import (
+    COUNT,
+    DIVERSITY,
+    FISHER,
+    MOST_GROUPS,
+    SPREAD,
+    SQUARE,
+    THRESHOLD,
+    WALLENIUS,
+)
 from diffurn.explore.numbers import Gradient, Question, Setting
 
-# The paper's urn with the weights of our own examples, and groups that wait until more than three are wanted.
+# The paper's urn with the weights of our own examples, and groups that wait until more than three
+# are wanted.
 GROUP_SIZES, LOG2_WEIGHTS, DRAWS, GROUPS = (3, 5, 4, 4, 4), (0.0, 1.0, -1.0, 2.0, -2.0), 5, 3
 GRADIENTS = 400  # one-draw gradients for each estimator
 
@@ -67,11 +79,16 @@ input[type=radio]:checked {{
 .words td {{ white-space: nowrap; }}
 @media (max-width: 500px) {{ .words th, .words td {{ padding: 0.15rem 0.3rem; font-size: 0.85rem; }} }}
 .words th:first-child, .words td:first-child {{ text-align: left; padding-left: 0; }}
-""" + "".join(f".group-{j + 1} {{ border-left: 5px solid {colour} !important; }}\n" for j, colour in enumerate(figures.GROUPS))
+""" + "".join(
+    f".group-{j + 1} {{ border-left: 5px solid {colour} !important; }}\n"
+    for j, colour in enumerate(figures.GROUPS)
+)
 
 
 def build() -> gr.Blocks:
-    """The page, not yet served. It calls nobody: no telemetry, no fonts or scripts from elsewhere, no record of what was tried."""
+    """The page, not yet served. It calls nobody: no telemetry, no fonts or scripts from elsewhere,
+    no record of what was tried.
+    """
     with gr.Blocks(title="diffurn explore", analytics_enabled=False) as page:
         _words(INTRODUCTION)
         with gr.Row():
@@ -81,10 +98,24 @@ def build() -> gr.Blocks:
                 refusal = gr.HTML(visible=False, elem_classes="words", padding=False)
                 _words(ABOUT_DRAWS)
                 with gr.Row():
-                    numbers_of_draws = [(limits.NUMBER.label(choice), choice) for choice in limits.NUMBER.choices]
-                    number = gr.Radio(numbers_of_draws, value=1_000, label="draws to compare with", min_width=250, scale=3)
+                    numbers_of_draws = [
+                        (limits.NUMBER.label(choice), choice) for choice in limits.NUMBER.choices
+                    ]
+                    number = gr.Radio(
+                        numbers_of_draws,
+                        value=1_000,
+                        label="draws to compare with",
+                        min_width=250,
+                        scale=3,
+                    )
                     seed = gr.Number(
-                        0, minimum=limits.SEED.lowest, maximum=limits.SEED.highest, precision=0, label="seed", min_width=90, scale=1
+                        0,
+                        minimum=limits.SEED.lowest,
+                        maximum=limits.SEED.highest,
+                        precision=0,
+                        label="seed",
+                        min_width=90,
+                        scale=1,
                     )
                     fresh = gr.Button("Draw again", min_width=110, scale=1)
                 panels = _words("")
@@ -93,13 +124,32 @@ def build() -> gr.Blocks:
                 _words(ABOUT_GRADIENTS)
                 question = _question_controls()
                 chart = _words("")
-        # Values come as they were typed: gradio would answer those out of range with an error of its own.
+        # Values come as they were typed: gradio would answer those out of range with an error of
+        # its own.
         quiet = {"show_progress": "hidden", "api_visibility": "private", "preprocess": False}
-        # Of the steps of a moving slider the last one counts. Seeds are torch's own, so nothing may draw in between.
-        live = {**quiet, "trigger_mode": "always_last", "concurrency_limit": 1, "concurrency_id": "urn"}
+        # Of the steps of a moving slider the last one counts. Seeds are torch's own, so nothing may
+        # draw in between.
+        live = {
+            **quiet,
+            "trigger_mode": "always_last",
+            "concurrency_limit": 1,
+            "concurrency_id": "urn",
+        }
         moved = [page.load, seed.change, *(control.input for control in urn)]
-        gr.on([*moved, number.input], show_law, [*urn, number, seed], [refusal, panels, merged], **live)
-        gr.on([*moved, *(control.input for control in question)], show_gradient, [*urn, *question, seed], [chart], **live)
+        gr.on(
+            [*moved, number.input],
+            show_law,
+            [*urn, number, seed],
+            [refusal, panels, merged],
+            **live,
+        )
+        gr.on(
+            [*moved, *(control.input for control in question)],
+            show_gradient,
+            [*urn, *question, seed],
+            [chart],
+            **live,
+        )
         fresh.click(_next_seed, seed, seed, **quiet)
         groups, (function, group, threshold, _) = urn[1], question
         groups.input(_visible_groups, [groups, group], [*group_rows, group], **quiet)
@@ -112,7 +162,9 @@ def _words(text: str) -> gr.HTML:
 
 
 def _urn_controls() -> tuple[list[Any], list[Any]]:
-    """Law, number of groups, draws, all group sizes, all weights; and the rows of the groups, to be shown or hidden."""
+    """Law, number of groups, draws, all group sizes, all weights; and the rows of the groups, to be
+    shown or hidden.
+    """
     law = gr.Radio(list(limits.LAW.choices), value=FISHER, label="law")
     _words(LAWS)
     groups = _slider(limits.GROUPS, GROUPS, "groups")
@@ -120,36 +172,62 @@ def _urn_controls() -> tuple[list[Any], list[Any]]:
     sizes, weights, rows = [], [], []
     for j in range(MOST_GROUPS):
         with gr.Row(visible=j < GROUPS, elem_classes=f"group-{j + 1}") as row:
-            sizes.append(_slider(limits.SIZES[j], GROUP_SIZES[j], f"m{SUBSCRIPTS[j]}", min_width=130))
-            weights.append(_slider(limits.LOG2_WEIGHTS[j], LOG2_WEIGHTS[j], f"log₂\N{NO-BREAK SPACE}ω{SUBSCRIPTS[j]}", min_width=130))
+            sizes.append(
+                _slider(limits.SIZES[j], GROUP_SIZES[j], f"m{SUBSCRIPTS[j]}", min_width=130)
+            )
+            weights.append(
+                _slider(
+                    limits.LOG2_WEIGHTS[j],
+                    LOG2_WEIGHTS[j],
+                    f"log₂\N{NO-BREAK SPACE}ω{SUBSCRIPTS[j]}",
+                    min_width=130,
+                )
+            )
         rows.append(row)
-    _words('<p class="hint">m: balls of a group. log₂ ω: at 0 the importance is 1, and each step of 1 doubles it.</p>')
+    _words(
+        '<p class="hint">m: balls of a group. log₂ ω: at 0 the importance is 1, and each step of 1 '
+        "doubles it.</p>"
+    )
     return [law, groups, draws, *sizes, *weights], rows
 
 
 def _question_controls() -> list[Any]:
     """Function, group, threshold, temperature."""
     with gr.Row():
-        function = gr.Dropdown(list(limits.FUNCTION.choices), value=COUNT, label="f(x)", min_width=280, scale=2)
+        function = gr.Dropdown(
+            list(limits.FUNCTION.choices), value=COUNT, label="f(x)", min_width=280, scale=2
+        )
         group = _slider(limits.GROUP, 2, "of group", min_width=130, maximum=GROUPS)
         threshold = _slider(limits.LEVEL, 3, "threshold", min_width=130, visible=False)
         temperature = _slider(limits.TEMPERATURE, 0.5, "τ", min_width=130)
     return [function, group, threshold, temperature]
 
 
-def _slider(limit: limits.Whole | limits.Real, value: float, label: str, **options: Any) -> gr.Slider:
-    shown: dict[str, Any] = {"minimum": limit.lowest, "maximum": limit.highest, "step": limit.step, "buttons": []}
+def _slider(
+    limit: limits.Whole | limits.Real, value: float, label: str, **options: Any
+) -> gr.Slider:
+    shown: dict[str, Any] = {
+        "minimum": limit.lowest,
+        "maximum": limit.highest,
+        "step": limit.step,
+        "buttons": [],
+    }
     return gr.Slider(value=value, label=label, **(shown | options))
 
 
 def _visible_groups(groups: Any, group: Any) -> list[Any]:
-    """Rows for the groups there are, and a choice among them; nothing changes where there is no such number of groups."""
+    """Rows for the groups there are, and a choice among them; nothing changes where there is no
+    such number of groups.
+    """
     try:
         groups = limits.GROUPS.checked(groups)
     except ValueError:
         return [gr.skip()] * (MOST_GROUPS + 1)
     choice = {"value": groups} if group in range(groups + 1, MOST_GROUPS + 1) else {}
-    return [*(gr.update(visible=j < groups) for j in range(MOST_GROUPS)), gr.update(maximum=groups, **choice)]
+    return [
+        *(gr.update(visible=j < groups) for j in range(MOST_GROUPS)),
+        gr.update(maximum=groups, **choice),
+    ]
 
 
 def _visible_choices(function: Any) -> list[Any]:
@@ -173,7 +251,9 @@ def _refusal(problem: ValueError) -> str:
 
 
 def show_law(*controls: Any) -> tuple[Any, str, str]:
-    """What the page says about the urn: a refusal or nothing, the panels, and how far the merged law is off."""
+    """What the page says about the urn: a refusal or nothing, the panels, and how far the merged
+    law is off.
+    """
     *urn, number, seed = controls
     try:
         setting = _setting(*urn)
@@ -185,19 +265,31 @@ def show_law(*controls: Any) -> tuple[Any, str, str]:
     exact = numbers.marginals(law.outcomes, law.probabilities, setting.largest)
     shares = numbers.shares(drawn, setting.largest)
     merged = numbers.merged_probabilities(setting) if setting.law == FISHER else None
-    merged_marginals = None if merged is None else numbers.marginals(law.outcomes, merged, setting.largest)
+    merged_marginals = (
+        None if merged is None else numbers.marginals(law.outcomes, merged, setting.largest)
+    )
     pictures = []
     for j, (size, weight) in enumerate(zip(setting.group_sizes, setting.weights, strict=True)):
         shown = slice(0, min(size, setting.draws) + 1)
         title = f"m = {size}, ω = {weight:.3g}, mean {law.mean[j]:.2f} ± {law.deviation[j]:.2f}"
         figure = figures.marginal(
-            j, title, exact[shown, j], shares[shown, j], None if merged_marginals is None else merged_marginals[shown, j]
+            j,
+            title,
+            exact[shown, j],
+            shares[shown, j],
+            None if merged_marginals is None else merged_marginals[shown, j],
         )
-        pictures.append(figures.as_image(figure, f"Probabilities of the counts of group {j + 1}: {title}"))
-    marks = [("many", "exact"), ("dot", f"share of {number:,} draws")] + ([] if merged is None else [("dashes", "merged, as in the paper")])
+        pictures.append(
+            figures.as_image(figure, f"Probabilities of the counts of group {j + 1}: {title}")
+        )
+    marks = [("many", "exact"), ("dot", f"share of {number:,} draws")] + (
+        [] if merged is None else [("dashes", "merged, as in the paper")]
+    )
     panels = figures.legend(marks) + f'<div class="panels">{"".join(pictures)}</div>'
     if merged is None or merged_marginals is None:
-        about_merged = "<p>The shortcut stands for Fisher's law; choose it to see how far off it is.</p>"
+        about_merged = (
+            "<p>The shortcut stands for Fisher's law; choose it to see how far off it is.</p>"
+        )
     else:
         about_merged = _merged_table(law, exact, merged, merged_marginals)
     return gr.update(value="", visible=False), panels, about_merged
@@ -207,9 +299,17 @@ def _merged_table(law: numbers.Law, exact: Any, merged: Any, merged_marginals: A
     """Means and distances, group by group and for all groups at once."""
     distances = numbers.total_variation(exact, merged_marginals).tolist()
     means = (merged @ law.outcomes).tolist()
-    rows = [[f"group {j + 1}", f"{law.mean[j]:.3f}", f"{mean:.3f}", f"{distances[j]:.4f}"] for j, mean in enumerate(means)]
-    rows.append(["all at once", "", "", f"{numbers.total_variation(law.probabilities, merged):.4f}"])
-    caption = "<p class='hint'>Total variation is the most by which the two laws can disagree about the probability of anything.</p>"
+    rows = [
+        [f"group {j + 1}", f"{law.mean[j]:.3f}", f"{mean:.3f}", f"{distances[j]:.4f}"]
+        for j, mean in enumerate(means)
+    ]
+    rows.append(
+        ["all at once", "", "", f"{numbers.total_variation(law.probabilities, merged):.4f}"]
+    )
+    caption = (
+        "<p class='hint'>Total variation is the most by which the two laws can disagree "
+        "about the probability of anything.</p>"
+    )
     return _table(["", "mean, exact", "mean, merged", "total variation"], rows) + caption
 
 
@@ -223,13 +323,26 @@ def show_gradient(*controls: Any) -> str:
     groups = len(setting.group_sizes)
     try:
         chosen = min(limits.GROUP.checked(group), groups)
-        question = Question(limits.FUNCTION.checked(function), chosen - 1, limits.LEVEL.checked(threshold))
-        found = numbers.gradient(setting, question, limits.TEMPERATURE.checked(temperature), GRADIENTS, limits.SEED.checked(seed))
+        question = Question(
+            limits.FUNCTION.checked(function), chosen - 1, limits.LEVEL.checked(threshold)
+        )
+        found = numbers.gradient(
+            setting,
+            question,
+            limits.TEMPERATURE.checked(temperature),
+            GRADIENTS,
+            limits.SEED.checked(seed),
+        )
     except ValueError as problem:
         return _refusal(problem)
     marks = [("line", "exact"), *((figures.ESTIMATORS[name], name) for name in found.estimates)]
-    chart = figures.as_image(figures.gradient(found), "The gradient in each log ω, exact and as estimated")
-    return figures.legend(marks) + f'<div class="chart">{chart}<div>{_in_words(setting, question, found)}</div></div>'
+    chart = figures.as_image(
+        figures.gradient(found), "The gradient in each log ω, exact and as estimated"
+    )
+    return (
+        figures.legend(marks)
+        + f'<div class="chart">{chart}<div>{_in_words(setting, question, found)}</div></div>'
+    )
 
 
 def _in_words(setting: Setting, question: Question, found: Gradient) -> str:
@@ -244,15 +357,29 @@ def _in_words(setting: Setting, question: Question, found: Gradient) -> str:
     notes = {
         COUNT: "Linear in the counts: the exact gradient of the mean is all it takes.",
         SQUARE: "It curves, and straight-through estimates are a little biased.",
-        SPREAD: "Its average is the variance. Where f curves this much, straight-through estimates can be far off.",
-        THRESHOLD: "Its average is a probability. A threshold is flat, so rank indicators carry the gradient.",
+        SPREAD: "Its average is the variance. Where f curves this much, straight-through estimates "
+        "can be far off.",
+        THRESHOLD: "Its average is a probability. A threshold is flat, so rank indicators carry "
+        "the gradient.",
         DIVERSITY: "How often two balls of the draw, each picked from all of it, differ in group.",
     }
-    text = f"<p><b>f(x) = {formulas[question.function]}</b>, on average {found.value:.4g}.<br>{notes[question.function]}</p>"
+    text = (
+        f"<p><b>f(x) = {formulas[question.function]}</b>, on average "
+        f"{found.value:.4g}.<br>{notes[question.function]}</p>"
+    )
     if not found.estimates:
-        return text + "<p>Wallenius' law has no estimator for a threshold: the exact gradient stands alone.</p>"
-    rows = [[name, _ratio(estimate.bias), _ratio(estimate.spread)] for name, estimate in found.estimates.items()]
-    table = _table(["", "bias", "spread"], rows) + "<p class='hint'>Both relative to the length of the exact gradient.</p>"
+        return (
+            text + "<p>Wallenius' law has no estimator for a threshold: the exact gradient stands "
+            "alone.</p>"
+        )
+    rows = [
+        [name, _ratio(estimate.bias), _ratio(estimate.spread)]
+        for name, estimate in found.estimates.items()
+    ]
+    table = (
+        _table(["", "bias", "spread"], rows)
+        + "<p class='hint'>Both relative to the length of the exact gradient.</p>"
+    )
     if setting.law == WALLENIUS:
         table += "<p class='hint'>rsample of Wallenius' law sends gradients back by ∂ mean / ∂ log ω.</p>"
     return text + table

@@ -1,7 +1,8 @@
 """What do counts say about ω? Exact maximum likelihood with standard errors, intervals and tests.
 
-Read `fit` for what it takes, `FitResult` for what it gives; `likelihood` for the sum behind it, `newton` for its maximum, `separation` for
-maxima at infinity. `exact_test` is Fisher's exact test of 2×2 tables.
+Read `fit` for what it takes, `FitResult` for what it gives; `likelihood` for the sum behind it,
+`newton` for its maximum, `separation` for maxima at infinity. `exact_test` is Fisher's exact test
+of 2×2 tables.
 """
 
 from diffurn.inference.contrasts import Contrasts
@@ -11,4 +12,13 @@ from diffurn.inference.fit import fit
 from diffurn.inference.result import FitResult
 from diffurn.inference.tests_of_fit import GoodnessOfFit, LikelihoodRatio
 
-__all__ = ["Contrasts", "ExactTest", "FitResult", "GoodnessOfFit", "LikelihoodRatio", "exact_test", "fit", "interactions"]
+__all__ = [
+    "Contrasts",
+    "ExactTest",
+    "FitResult",
+    "GoodnessOfFit",
+    "LikelihoodRatio",
+    "exact_test",
+    "fit",
+    "interactions",
+]

@@ -19,7 +19,8 @@ class Coefficients:
         contrasts: row j gives coefficient j, ``(D, p, p)``; a row of zeros is the reference itself.
         shift: 0 where a coefficient is finite, ±inf or nan where it is not, ``(D, p)``.
         estimate: ``(D, p)``.
-        covariance: ``(D, p, p)``, with inf on the diagonal where the estimate is infinite, nan beside it.
+        covariance: ``(D, p, p)``, with inf on the diagonal where the estimate is infinite, nan
+            beside it.
     """
 
     contrasts: Tensor
@@ -32,13 +33,19 @@ class Coefficients:
         return self.covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
 
     def pick(self, data_sets: Tensor) -> Coefficients:
-        return Coefficients(*(x[data_sets] for x in (self.contrasts, self.shift, self.estimate, self.covariance)))
+        return Coefficients(
+            *(x[data_sets] for x in (self.contrasts, self.shift, self.estimate, self.covariance))
+        )
 
 
 def report(solution: Solution, reference: int | None) -> Coefficients:
-    """With covariates β; otherwise log ω relative to the reference group, or to the geometric mean of the main block of groups."""
+    """With covariates β; otherwise log ω relative to the reference group, or to the geometric mean
+    of the main block of groups.
+    """
     if solution.blocks is None:
-        contrasts = torch.eye(solution.escape.shape[-1], dtype=torch.float64, device=solution.escape.device).expand_as(solution.gauge)
+        contrasts = torch.eye(
+            solution.escape.shape[-1], dtype=torch.float64, device=solution.escape.device
+        ).expand_as(solution.gauge)
         shift = torch.where(solution.escape == 0, 0.0, solution.escape * torch.inf)
     else:
         contrasts, shift = _relative_to(solution, reference)
@@ -46,13 +53,22 @@ def report(solution: Solution, reference: int | None) -> Coefficients:
 
 
 def combine(solution: Solution, contrasts: Tensor, shift: Tensor) -> Coefficients:
-    """Estimates and covariance of linear combinations ``(D, k, p)``, known to be infinite where `shift` says so."""
+    """Estimates and covariance of linear combinations ``(D, k, p)``, known to be infinite where
+    `shift` says so.
+    """
     estimate = (contrasts @ solution.optimum.coefficients.unsqueeze(-1)).squeeze(-1) + shift
     covariance = contrasts @ solution.covariance @ contrasts.mT
     open_ended = (shift != 0).unsqueeze(-1) | (shift != 0).unsqueeze(-2)
-    diagonal = torch.diag_embed(torch.where(shift.isnan(), torch.nan, torch.where(shift != 0, torch.inf, 0.0)))
+    diagonal = torch.diag_embed(
+        torch.where(shift.isnan(), torch.nan, torch.where(shift != 0, torch.inf, 0.0))
+    )
     own = torch.eye(shift.shape[-1], dtype=torch.bool, device=shift.device)
-    return Coefficients(contrasts, shift, estimate, torch.where(open_ended, torch.where(own, diagonal, torch.nan), covariance))
+    return Coefficients(
+        contrasts,
+        shift,
+        estimate,
+        torch.where(open_ended, torch.where(own, diagonal, torch.nan), covariance),
+    )
 
 
 def _relative_to(solution: Solution, reference: int | None) -> tuple[Tensor, Tensor]:
@@ -63,7 +79,11 @@ def _relative_to(solution: Solution, reference: int | None) -> tuple[Tensor, Ten
         anchor = main_block(solution.blocks, sample).double()
         anchor = anchor / anchor.sum(-1, keepdim=True).clamp(min=1)
     else:
-        anchor = torch.nn.functional.one_hot(torch.tensor(reference), groups).to(sample.counts).expand(len(sample.counts), -1)
+        anchor = (
+            torch.nn.functional.one_hot(torch.tensor(reference), groups)
+            .to(sample.counts)
+            .expand(len(sample.counts), -1)
+        )
     contrasts = torch.eye(groups, dtype=anchor.dtype, device=anchor.device) - anchor.unsqueeze(-2)
     representative = anchor.argmax(-1)[:, None, None].expand(-1, groups, 1)
     shift = solution.blocks.order().gather(-1, representative).squeeze(-1)

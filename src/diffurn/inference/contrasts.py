@@ -7,16 +7,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from diffurn._validation import require_one_of
 from diffurn.inference.coefficients import combine
 from diffurn.inference.intervals import p_values
 from diffurn.inference.solution import Solution
-from diffurn.validation import require_one_of
 
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", None)
 
 
 class Contrasts(NamedTuple):
-    """log ω of a first group less that of a second, for all pairs; tensors have the pairs as their last dimension.
+    """log ω of a first group less that of a second, for all pairs; tensors have the pairs as their
+    last dimension.
 
     Attributes:
         pairs: names of the two groups.
@@ -39,7 +40,10 @@ def all_pairs(solution: Solution, groups: tuple[str, ...], correction: str | Non
     """Contrasts of shape ``(D, pairs)``."""
     require_one_of("correction", correction, CORRECTIONS)
     if solution.blocks is None:
-        raise ValueError("contrasts compare groups, but with covariates no group has a weight of its own; compare coefficients instead")
+        raise ValueError(
+            "contrasts compare groups, but with covariates no group has a weight of its own; "
+            "compare coefficients instead"
+        )
     c = len(groups)
     first, second = torch.triu_indices(c, c, offset=1, device=solution.gauge.device)
     identity = torch.eye(c, dtype=solution.gauge.dtype, device=solution.gauge.device)
@@ -50,7 +54,9 @@ def all_pairs(solution: Solution, groups: tuple[str, ...], correction: str | Non
     pairs = combine(solution, contrasts, shift)
     p = p_values(solution, pairs)
     z = torch.where(shift == 0, pairs.estimate / pairs.standard_errors, torch.nan)
-    named = tuple((groups[j], groups[k]) for j, k in zip(first.tolist(), second.tolist(), strict=True))
+    named = tuple(
+        (groups[j], groups[k]) for j, k in zip(first.tolist(), second.tolist(), strict=True)
+    )
     return Contrasts(named, pairs.estimate, pairs.standard_errors, z, p, adjusted(p, correction))
 
 

@@ -1,4 +1,6 @@
-"""Fisher's exact test of a 2×2 table, its conditional odds ratio and its exact confidence interval, for batches of tables of any size."""
+"""Fisher's exact test of a 2×2 table, its conditional odds ratio and its exact confidence interval,
+for batches of tables of any size.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,19 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
-from diffurn import exact
-from diffurn.exact.chunks import in_chunks
-from diffurn.validation import as_float64_tensor, as_integer_tensor, require, require_broadcast, require_one_of
+from diffurn import _fisher as exact
+from diffurn._numerics.batching import in_chunks
+from diffurn._validation import (
+    as_float64_tensor,
+    as_integer_tensor,
+    require,
+    require_broadcast,
+    require_one_of,
+)
 
 Alternative = Literal["two-sided", "less", "greater"]
-# Outcomes this much more probable than the observed one still count as no more probable: symmetric outcomes differ by rounding.
+# Outcomes this much more probable than the observed one still count as no more probable: symmetric
+# outcomes differ by rounding.
 _TIE = 1e-7
 # Elements per table of the largest intermediate, the terms of a tail.
 _WORK = 64
@@ -42,25 +51,35 @@ class ExactTest:
 
     @cached_property
     def odds_ratio(self) -> Tensor:
-        """The conditional maximum likelihood estimate, the odds ω whose law has the observed count as its mean.
+        """The conditional maximum likelihood estimate, the odds ω whose law has the observed count
+        as its mean.
 
         It is 0 or inf at the ends of the support, and nan where a margin is zero.
         """
         with torch.no_grad():
             return in_chunks(_conditional_estimate, self.table, events=(2,), work=_WORK)
 
-    def confidence_interval(self, level: float = 0.95, alternative: Alternative | None = None) -> ConfidenceInterval:
-        """The odds that the exact one-sided tests do not reject; 0 and inf where the observed count is at an end of its support.
+    def confidence_interval(
+        self, level: float = 0.95, alternative: Alternative | None = None
+    ) -> ConfidenceInterval:
+        """The odds that the exact one-sided tests do not reject; 0 and inf where the observed count
+        is at an end of its support.
 
         Args:
-            level: of confidence, between 0 and 1; each end of a two-sided interval has half of the rest.
-            alternative: "less" has the ends 0 and an upper bound, "greater" a lower bound and inf; that of the test by default.
+            level: of confidence, between 0 and 1; each end of a two-sided interval has half of the
+                rest.
+            alternative: "less" has the ends 0 and an upper bound, "greater" a lower bound and inf;
+                that of the test by default.
         """
         if not 0 < level < 1:
             raise ValueError(f"level is {level}, but it must be a number between 0 and 1")
         alternative = self.alternative if alternative is None else alternative
         require_one_of("alternative", alternative, get_args(Alternative))
-        outside = torch.tensor((1 - level) / (2 if alternative == "two-sided" else 1), dtype=torch.float64, device=self.table.device)
+        outside = torch.tensor(
+            (1 - level) / (2 if alternative == "two-sided" else 1),
+            dtype=torch.float64,
+            device=self.table.device,
+        )
         observed = self.table[..., 0, 0]
         low, high = torch.zeros_like(observed), torch.full_like(observed, torch.inf)
         # P(X ≥ x) grows with ω: it is as small as α at the lower end, and P(X ≤ x) is at the upper.
@@ -74,13 +93,15 @@ class ExactTest:
 def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-sided") -> ExactTest:
     r"""Fisher's exact test that the odds ratio of a 2×2 table is `odds`, given both margins.
 
-    With the margins fixed, the count in the first cell follows Fisher's noncentral hypergeometric law with m the row totals, n the
-    total of the first column and weights (ω, 1). The two-sided p-value is the probability of all outcomes no more probable than the
-    observed one (up to a relative 1e-7, so that rounding does not split ties); "less" is P(X ≤ x) and "greater" P(X ≥ x). A table with
-    a margin of zero says nothing: p = 1, and the odds ratio is nan. The cost does not grow with the counts, and `log_p_value` stays
-    finite where the p-value underflows.
+    With the margins fixed, the count in the first cell follows Fisher's noncentral hypergeometric
+    law with m the row totals, n the total of the first column and weights (ω, 1). The two-sided
+    p-value is the probability of all outcomes no more probable than the observed one (up to a
+    relative 1e-7, so that rounding does not split ties); "less" is P(X ≤ x) and "greater" P(X ≥ x).
+    A table with a margin of zero says nothing: p = 1, and the odds ratio is nan. The cost does not
+    grow with the counts, and `log_p_value` stays finite where the p-value underflows.
 
-    References: R. A. Fisher, *The logic of inductive inference* (1935); J. Cornfield, *A statistical problem arising from retrospective
+    References: R. A. Fisher, *The logic of inductive inference* (1935); J. Cornfield, *A
+    statistical problem arising from retrospective
     studies* (1956), for the interval.
 
     Args:
@@ -101,10 +122,14 @@ def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-side
     null = as_float64_tensor("odds", odds, device).detach()
     counts = as_integer_tensor("table", table, device, check=True).double()
     if counts.shape[-2:] != (2, 2):
-        raise ValueError(f"table has shape {tuple(counts.shape)}, but its last two dimensions must be 2 and 2")
+        raise ValueError(
+            f"table has shape {tuple(counts.shape)}, but its last two dimensions must be 2 and 2"
+        )
     described = {"table": counts.shape[:-2], "odds": null.shape}
     batch = require_broadcast(described, *described.values())
-    require("odds", null, (null > 0) & (null < torch.inf), "the odds must be a positive finite number")
+    require(
+        "odds", null, (null > 0) & (null < torch.inf), "the odds must be a positive finite number"
+    )
     counts, null = counts.expand(*batch, 2, 2), null.expand(batch)
     with torch.no_grad():
         log_p = in_chunks(_LOG_P_VALUES[alternative], counts, null.log(), events=(2, 0), work=_WORK)
@@ -123,7 +148,10 @@ def _first_cell(table: Tensor, log_odds: Tensor) -> exact.Marginal:
     """The law of the first cell, given the margins."""
     urn = _tilted(table, log_odds)
     mean = exact.mean(urn.log_odds.detach(), urn.group_sizes, urn.draws)[..., 0]
-    own, others = (urn.log_odds[..., 0], urn.group_sizes[..., 0]), (urn.log_odds[..., 1:], urn.group_sizes[..., 1:])
+    own, others = (
+        (urn.log_odds[..., 0], urn.group_sizes[..., 0]),
+        (urn.log_odds[..., 1:], urn.group_sizes[..., 1:]),
+    )
     return exact.Marginal(*own, *others, urn.draws, exact.log_mass(*urn), mean)
 
 
@@ -144,18 +172,26 @@ def _log_p_two_sided(table: Tensor, log_odds: Tensor) -> Tensor:
     # Two tails: up to the lower of the two points, and from the upper one on.
     lower_end, upper_start = torch.where(left, x, matching), torch.where(left, matching, x)
     lower, upper = law.log_tails(lower_end)[0], law.log_tails(upper_start - 1)[1]
-    return torch.where(law.log_prob(peak) <= threshold, 0.0, torch.logaddexp(lower, upper)).clamp(max=0)
+    return torch.where(law.log_prob(peak) <= threshold, 0.0, torch.logaddexp(lower, upper)).clamp(
+        max=0
+    )
 
 
 def _peak(law: exact.Marginal) -> Tensor:
-    """The most probable count, which is less than one away from the mean (the count is a sum of independent Bernoullis)."""
+    """The most probable count, which is less than one away from the mean (the count is a sum of
+    independent Bernoullis).
+    """
     below = torch.floor(law.mean).maximum(law.lowest)
     above = (below + 1).minimum(law.highest)
     return torch.where(law.log_prob(above) > law.log_prob(below), above, below)
 
 
-def _first_as_improbable(law: exact.Marginal, threshold: Tensor, peak: Tensor, upward: Tensor) -> Tensor:
-    """Away from the peak, the first count with log P ≤ threshold, or one beyond the end of the support: by bisection."""
+def _first_as_improbable(
+    law: exact.Marginal, threshold: Tensor, peak: Tensor, upward: Tensor
+) -> Tensor:
+    """Away from the peak, the first count with log P ≤ threshold, or one beyond the end of the
+    support: by bisection.
+    """
     sign = torch.where(upward, 1.0, -1.0)
     near = torch.zeros_like(peak)
     far = torch.where(upward, law.highest - peak, peak - law.lowest) + 1
@@ -176,7 +212,9 @@ def _rough_log_odds_ratio(table: Tensor) -> Tensor:
 
 
 def _smallest_first(table: Tensor) -> tuple[Tensor, Tensor]:
-    """The table with rows and columns swapped such that its first cell is the smallest, and whether that inverts its odds ratio."""
+    """The table with rows and columns swapped such that its first cell is the smallest, and whether
+    that inverts its odds ratio.
+    """
     smallest = table.flatten(-2).argmin(-1)
     row, column = smallest // 2, smallest % 2
     table = torch.where((row == 1)[..., None, None], table.flip(-2), table)
@@ -184,9 +222,11 @@ def _smallest_first(table: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _conditional_estimate(table: Tensor) -> Tensor:
-    """Newton's method for E_ω[X] = x in log ω, on the log-odds of the mean's place within the support.
+    """Newton's method for E_ω[X] = x in log ω, on the log-odds of the mean's place within the
+    support.
 
-    There it is all but a straight line: a sum of independent Bernoullis has a slope ≤ 1, and ½ is hardly gone below. The smallest cell,
+    There it is all but a straight line: a sum of independent Bernoullis has a slope ≤ 1, and ½ is
+    hardly gone below. The smallest cell,
     whose support begins at zero, has the mean with the smallest error.
     """
     table, inverted = _smallest_first(table)
@@ -213,7 +253,9 @@ def _odds_at(table: Tensor, x: Tensor, logit: Tensor) -> Tensor:
 
 
 def _solve_odds(table: Tensor, x: Tensor, logit: Tensor) -> Tensor:
-    """Newton's method in log ω within a bracket: the slope of logit P, E[X | X > x] - E[X | X ≤ x], is at least one."""
+    """Newton's method in log ω within a bracket: the slope of logit P, E[X | X > x] - E[X | X ≤ x],
+    is at least one.
+    """
     log_odds = _rough_log_odds_ratio(table)
     law = _first_cell(table, log_odds)
     never, always = x >= law.highest, x < law.lowest

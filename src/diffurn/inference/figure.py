@@ -22,9 +22,10 @@ LARGEST_RATIO = 30.0  # of counts on a linear axis
 def forest_plot(result: FitResult) -> Figure:
     """A matplotlib `Figure` of one fitted data set.
 
-    First, each coefficient (ω of a group; with covariates, the factor on ω per unit) with its interval on a logarithmic axis. An arrow says
-    that an interval has no end there: the group was never, or always, drawn in preference. Then, the balls drawn of each group, what
-    the fit expects, and what would be expected if all balls were alike.
+    First, each coefficient (ω of a group; with covariates, the factor on ω per unit) with its
+    interval on a logarithmic axis. An arrow says that an interval has no end there: the group was
+    never, or always, drawn in preference. Then, the balls drawn of each group, what the fit
+    expects, and what would be expected if all balls were alike.
 
     Args:
         result: a `FitResult` of a single data set.
@@ -36,12 +37,16 @@ def forest_plot(result: FitResult) -> Figure:
     by_group = result.names == result.groups
     rows = max(3, len(result.groups)) if by_group else len(result.names) + len(result.groups) + 2
     spacing, size = (0.3, 9.0) if rows <= 30 else (0.22, 7.5) if rows <= 60 else (0.12, 5.0)
-    figure = Figure(figsize=(9.5 if by_group else 7.5, 1.5 + spacing * rows), layout="constrained", dpi=160)
+    figure = Figure(
+        figsize=(9.5 if by_group else 7.5, 1.5 + spacing * rows), layout="constrained", dpi=160
+    )
     if by_group:  # side by side, one line for each group
         forest, counts = figure.subplots(1, 2, sharey=True, width_ratios=[1.5, 1])
         counts.tick_params(labelleft=False)
     else:
-        forest, counts = figure.subplots(2, 1, height_ratios=[len(result.names) + 1, len(result.groups) + 1])
+        forest, counts = figure.subplots(
+            2, 1, height_ratios=[len(result.names) + 1, len(result.groups) + 1]
+        )
     _draw_forest(forest, result, size)
     _draw_counts(counts, result)
     for axes, names in ((forest, result.names), (counts, result.groups)):
@@ -52,17 +57,29 @@ def forest_plot(result: FitResult) -> Figure:
         axes.spines[["left", "right", "top"]].set_visible(False)
         axes.spines["bottom"].set_color(GREY)
         lines = axes.get_yaxis_transform()
-        axes.hlines(range(len(names)), 0, 1, colors=PALE, linewidths=0.8, transform=lines, zorder=0)  # lead the eye from name to number
+        axes.hlines(
+            range(len(names)), 0, 1, colors=PALE, linewidths=0.8, transform=lines, zorder=0
+        )  # lead the eye from name to number
     return figure
 
 
 def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
-    estimates, lower, upper = (values.detach().double().cpu().tolist() for values in (result.coefficients, result.lower, result.upper))
+    estimates, lower, upper = (
+        values.detach().double().cpu().tolist()
+        for values in (result.coefficients, result.lower, result.upper)
+    )
     low, high = _limits(estimates, lower, upper)
     axes.axvline(1, color=GREY, linewidth=0.8, zorder=0.5)
     intervals: list[tuple[int, float, float]] = []
-    marks: dict[str, list[tuple[int, float]]] = {"o": [], "D": [], "<": [], ">": []}  # estimates, the reference, open ends
-    for row, (name, estimate, start, end) in enumerate(zip(result.names, estimates, lower, upper, strict=True)):
+    marks: dict[str, list[tuple[int, float]]] = {
+        "o": [],
+        "D": [],
+        "<": [],
+        ">": [],
+    }  # estimates, the reference, open ends
+    for row, (name, estimate, start, end) in enumerate(
+        zip(result.names, estimates, lower, upper, strict=True)
+    ):
         reference = name == result.reference
         if low <= estimate <= high:
             marks["D" if reference else "o"].append((row, estimate))
@@ -71,17 +88,38 @@ def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
             marks["<"] += [(row, low)] if start < low else []
             marks[">"] += [(row, high)] if end > high else []
         described = "reference" if reference else _described(estimate, start, end)
-        axes.annotate(described, (1, row), (6, 0), axes.get_yaxis_transform(), "offset points", size=size, va="center", color="black")
+        axes.annotate(
+            described,
+            (1, row),
+            (6, 0),
+            axes.get_yaxis_transform(),
+            "offset points",
+            size=size,
+            va="center",
+            color="black",
+        )
     places, starts, stops = zip(*intervals, strict=True) if intervals else ((), (), ())
-    axes.hlines(places, [*map(math.exp, starts)], [*map(math.exp, stops)], colors=BLUE, linewidths=1.6)
+    axes.hlines(
+        places, [*map(math.exp, starts)], [*map(math.exp, stops)], colors=BLUE, linewidths=1.6
+    )
     for marker, marked in marks.items():
         colour, face = (GREY, "white") if marker == "D" else (BLUE, BLUE)
-        axes.plot([math.exp(value) for _, value in marked], [row for row, _ in marked], marker, c=colour, mfc=face, markersize=5.5)
+        axes.plot(
+            [math.exp(value) for _, value in marked],
+            [row for row, _ in marked],
+            marker,
+            c=colour,
+            mfc=face,
+            markersize=5.5,
+        )
     axes.set_xscale("log")
     room = 0.03 * (high - low)  # for the heads of arrows
     axes.set_xlim(math.exp(low - room), math.exp(high + room))
     _label_log_axis(axes, low, high)
-    what, scale = "Importance ω", f"relative to {_shortened(result.reference or 'the geometric mean')}"
+    what, scale = (
+        "Importance ω",
+        f"relative to {_shortened(result.reference or 'the geometric mean')}",
+    )
     if result.names != result.groups:
         what, scale = "Factor on ω", "per unit of the covariate"
     axes.set_title(f"{what}, with its {100 * result.level:g}% interval", loc="left", size=10)
@@ -94,13 +132,30 @@ def _draw_counts(axes: Axes, result: FitResult) -> None:
     rows = range(len(observed))
     axes.hlines(rows, observed, expected, colors=VERMILION, linewidths=1.2, alpha=0.6, zorder=1)
     axes.plot(alike, rows, "|", color=GREY, markersize=9, clip_on=False, label="if ω = 1")
-    axes.plot(expected, rows, "o", color=BLUE, markerfacecolor="none", markersize=8, clip_on=False, label="by the fit")
+    axes.plot(
+        expected,
+        rows,
+        "o",
+        color=BLUE,
+        markerfacecolor="none",
+        markersize=8,
+        clip_on=False,
+        label="by the fit",
+    )
     axes.plot(observed, rows, "o", color=VERMILION, markersize=4, clip_on=False, label="drawn")
     positive = [count for count in observed + expected + alike if count >= 1]
     if positive and max(positive) > LARGEST_RATIO * min(positive):
         axes.set_xscale("symlog", linthresh=1)
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.set_xticks([0] + [10**power for power in range(0, math.ceil(math.log10(max(positive))) + 1, 1 + (max(positive) > 1e5))])
+        axes.set_xticks(
+            [0]
+            + [
+                10**power
+                for power in range(
+                    0, math.ceil(math.log10(max(positive))) + 1, 1 + (max(positive) > 1e5)
+                )
+            ]
+        )
     axes.set_xlim(0, 1.05 * max([1.0, *positive]))
     axes.set_xlabel("balls", size=9)
     axes.legend(
@@ -126,7 +181,9 @@ def _limits(estimates: list[float], lower: list[float], upper: list[float]) -> t
 
 
 def _label_log_axis(axes: Axes, low: float, high: float) -> None:
-    """A handful of round numbers: powers of ten where there are several, else 1, 2, 5 times those."""
+    """A handful of round numbers: powers of ten where there are several, else 1, 2, 5 times
+    those.
+    """
     decades = (high - low) / math.log(10)
     steps = (1, 2, 5) if decades <= 3 else (1,)
     stride = max(1, math.ceil(decades / 8))

@@ -5,10 +5,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from diffurn._validation import require_one_of
 from diffurn.inference.coefficients import Coefficients
 from diffurn.inference.profile import ask, profile_ends, profile_maximum
 from diffurn.inference.solution import Solution
-from diffurn.validation import require_one_of
 
 INTERVALS = ("wald", "profile")
 
@@ -37,14 +37,20 @@ def chi_squared_tail(statistic: Tensor, degrees_of_freedom: Tensor) -> Tensor:
     return torch.where(half > 0, tail, torch.nan)
 
 
-def interval_of(solution: Solution, coefficients: Coefficients, level: float, method: str) -> tuple[Tensor, Tensor]:
-    """Lower and upper ends, ``(D, p)``; an infinite estimate has one end, by the profile likelihood whatever the method."""
+def interval_of(
+    solution: Solution, coefficients: Coefficients, level: float, method: str
+) -> tuple[Tensor, Tensor]:
+    """Lower and upper ends, ``(D, p)``; an infinite estimate has one end, by the profile likelihood
+    whatever the method.
+    """
     z = normal_quantile(level)
     estimate, errors = coefficients.estimate, coefficients.standard_errors
     varies = (coefficients.contrasts != 0).any(-1) & ~coefficients.shift.isnan()
     ends = []
     for side in (-1.0, 1.0):
-        end = torch.where(coefficients.shift == 0, estimate + side * z * errors, coefficients.estimate)
+        end = torch.where(
+            coefficients.shift == 0, estimate + side * z * errors, coefficients.estimate
+        )
         wanted = varies & (coefficients.shift != side * torch.inf)
         wanted = wanted & (coefficients.shift != 0) if method == "wald" else wanted
         where, which = torch.nonzero(wanted, as_tuple=True)
@@ -54,24 +60,37 @@ def interval_of(solution: Solution, coefficients: Coefficients, level: float, me
     return ends[0], ends[1]
 
 
-def _profile(solution: Solution, coefficients: Coefficients, where: Tensor, which: Tensor, side: float, z: float) -> Tensor:
+def _profile(
+    solution: Solution,
+    coefficients: Coefficients,
+    where: Tensor,
+    which: Tensor,
+    side: float,
+    z: float,
+) -> Tensor:
     contrast, finite = coefficients.contrasts[where, which], coefficients.shift[where, which] == 0
     target = solution.optimum.evaluation.value[where] - 0.5 * z * z
     ends = torch.empty_like(target)
     for chosen, questions in ask(solution, where, contrast, finite):
-        ends[chosen] = profile_ends(questions, target[chosen], torch.full_like(target[chosen], side))
+        ends[chosen] = profile_ends(
+            questions, target[chosen], torch.full_like(target[chosen], side)
+        )
     return ends
 
 
 def p_values(solution: Solution, coefficients: Coefficients) -> Tensor:
-    """Of each combination being zero: by its standard error, or, where the estimate is infinite, by the likelihood ratio."""
+    """Of each combination being zero: by its standard error, or, where the estimate is infinite, by
+    the likelihood ratio.
+    """
     p = two_sided_p(coefficients.estimate / coefficients.standard_errors)
     p = torch.where(coefficients.shift == 0, p, torch.nan)
     where, which = torch.nonzero(coefficients.shift.isinf(), as_tuple=True)
     if len(where):
         contrast = coefficients.contrasts[where, which]
         best, ratio = solution.optimum.evaluation.value[where], torch.empty_like(contrast[:, 0])
-        for chosen, questions in ask(solution, where, contrast, torch.zeros_like(where, dtype=torch.bool)):
+        for chosen, questions in ask(
+            solution, where, contrast, torch.zeros_like(where, dtype=torch.bool)
+        ):
             ratio[chosen] = 2 * (best[chosen] - profile_maximum(questions, 0.0))
         p[where, which] = chi_squared_tail(ratio, torch.ones_like(ratio))
     return p

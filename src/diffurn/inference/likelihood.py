@@ -9,10 +9,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn import exact
-from diffurn.exact import arrivals, wallenius
-from diffurn.exact import score as fisher
-from diffurn.exact.quadrature import NODES
+from diffurn import _fisher as exact
+from diffurn._fisher import score as fisher
+from diffurn._fisher.quadrature import NODES
+from diffurn._wallenius import integral as wallenius
+from diffurn._wallenius import moments as arrivals
 from diffurn.inference.sample import Sample
 
 Progress = Callable[[int, int], object]
@@ -27,7 +28,8 @@ class Law:
         derivatives: log ω, m, x of rows ↦ log P(x), its gradient and minus its Hessian in log ω.
         mean: log ω, m, n of rows ↦ E[X].
         covariance: log ω, m, n of rows ↦ Cov[X].
-        averages: whether rows of equal m and n may be replaced by their average (in an exponential family they may).
+        averages: whether rows of equal m and n may be replaced by their average (in an exponential
+            family they may).
     """
 
     name: str
@@ -38,10 +40,16 @@ class Law:
 
 
 def _fisher_mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    return exact.mean(log_weights + exact.log_tilt(log_weights, group_sizes, draws).unsqueeze(-1), group_sizes, draws)
+    return exact.mean(
+        log_weights + exact.log_tilt(log_weights, group_sizes, draws).unsqueeze(-1),
+        group_sizes,
+        draws,
+    )
 
 
-def _wallenius_derivatives(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def _wallenius_derivatives(
+    log_weights: Tensor, group_sizes: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
     return wallenius.log_prob_and_derivatives(_scaled(log_weights), group_sizes, counts)
 
 
@@ -54,18 +62,26 @@ def _wallenius_covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tenso
 
 
 def _scaled(log_weights: Tensor) -> Tensor:
-    """A common factor changes nothing, but the integrals over time want the largest weight near one."""
+    """A common factor changes nothing, but the integrals over time want the largest weight near
+    one.
+    """
     return log_weights - log_weights.amax(-1, keepdim=True)
 
 
 LAWS = {
-    "fisher": Law("fisher", fisher.log_prob_and_derivatives, _fisher_mean, exact.covariance, averages=True),
-    "wallenius": Law("wallenius", _wallenius_derivatives, _wallenius_mean, _wallenius_covariance, averages=False),
+    "fisher": Law(
+        "fisher", fisher.log_prob_and_derivatives, _fisher_mean, exact.covariance, averages=True
+    ),
+    "wallenius": Law(
+        "wallenius", _wallenius_derivatives, _wallenius_mean, _wallenius_covariance, averages=False
+    ),
 }
 
 
 class Evaluation(NamedTuple):
-    """An objective at one point per data set: its value ``(D,)``, gradient ``(D, p)`` and minus its Hessian ``(D, p, p)``."""
+    """An objective at one point per data set: its value ``(D,)``, gradient ``(D, p)`` and minus its
+    Hessian ``(D, p, p)``.
+    """
 
     value: Tensor
     score: Tensor
@@ -76,17 +92,25 @@ class Evaluation(NamedTuple):
 
     def replaced(self, where: Tensor, by: Evaluation) -> Evaluation:
         """A copy with other numbers for some data sets."""
-        return Evaluation(*(old.index_copy(0, where, new) for old, new in zip(self, by, strict=True)))
+        return Evaluation(
+            *(old.index_copy(0, where, new) for old, new in zip(self, by, strict=True))
+        )
 
 
-def evaluate(law: Law, sample: Sample, coefficients: Tensor, progress: Progress | None = None) -> Evaluation:
-    """The log-likelihood at β ``(D, p)``, worked off in tiles of data sets × rows, of which only the sums are kept."""
+def evaluate(
+    law: Law, sample: Sample, coefficients: Tensor, progress: Progress | None = None
+) -> Evaluation:
+    """The log-likelihood at β ``(D, p)``, worked off in tiles of data sets × rows, of which only
+    the sums are kept.
+    """
     sets, rows, groups = sample.counts.shape
     p, done = coefficients.shape[-1], 0
     value, score = sample.constant.clone(), torch.zeros_like(coefficients)
     information = coefficients.new_zeros(sets, p, p)
     for some, part in sample.tiles(groups * NODES[1]):
-        log_prob, slope, curvature = law.derivatives(part.log_weights(coefficients[some]), part.group_sizes, part.counts)
+        log_prob, slope, curvature = law.derivatives(
+            part.log_weights(coefficients[some]), part.group_sizes, part.counts
+        )
         if part.features is not None:
             slope = (slope.unsqueeze(-2) @ part.features).squeeze(-2)
             curvature = part.features.mT @ curvature @ part.features
@@ -101,9 +125,13 @@ def evaluate(law: Law, sample: Sample, coefficients: Tensor, progress: Progress 
 
 
 def central_log_likelihood(sample: Sample) -> Tensor:
-    """Of the urn in which all balls are alike, ``(D,)``: Π C(m_j, x_j) / C(N, n), whichever the law."""
+    """Of the urn in which all balls are alike, ``(D,)``: Π C(m_j, x_j) / C(N, n), whichever the
+    law.
+    """
     draws, total = sample.draws, sample.group_sizes.sum(-1)
     log_odds = exact.typical_log_odds(draws, total)
-    per_row = exact.binomial_log_pmf(sample.counts, sample.group_sizes, log_odds.unsqueeze(-1)).sum(-1)
+    per_row = exact.binomial_log_pmf(sample.counts, sample.group_sizes, log_odds.unsqueeze(-1)).sum(
+        -1
+    )
     per_row = per_row - exact.binomial_log_pmf(draws, total, log_odds)
     return sample.summed(sample.constant + (sample.frequencies * per_row).sum(-1))[0]

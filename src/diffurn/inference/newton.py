@@ -12,7 +12,8 @@ from diffurn.inference.likelihood import Evaluation, Law, Progress, evaluate
 from diffurn.inference.sample import Sample
 
 _HALVINGS = 40
-# The last step is one that moves β by less than 1e-9 of what a single ball tells about it: the step after it would be of order 1e-18.
+# The last step is one that moves β by less than 1e-9 of what a single ball tells about it: the step
+# after it would be of order 1e-18.
 _LAST_STEP = 1e-18
 _ARMIJO = 1e-4
 _ROUNDING = 1e-11
@@ -25,7 +26,9 @@ class Penalty(Protocol):
     def name(self) -> str:
         """As the user writes it."""
 
-    def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
+    def __call__(
+        self, objective: Objective, coefficients: Tensor, likelihood: Evaluation
+    ) -> Evaluation:
         """The penalised evaluation, from that of the likelihood."""
 
 
@@ -36,7 +39,8 @@ class Objective:
     Attributes:
         law: the urn law.
         sample: the rows.
-        gauge: projection onto directions in which coefficients do not move, ``(D, p, p)``: those in which the likelihood is constant.
+        gauge: projection onto directions in which coefficients do not move, ``(D, p, p)``: those in
+            which the likelihood is constant.
         penalty: None for plain maximum likelihood.
         progress: told of the rows done, and of all, in every pass over the sample.
     """
@@ -61,7 +65,8 @@ def orthogonal_to(gauge: Tensor) -> Tensor:
 
 
 def solve(information: Tensor, right: Tensor, gauge: Tensor) -> Tensor:
-    """The solution of information @ y = right, right ``(D, p, k)``, among the y orthogonal to the gauge.
+    """The solution of information @ y = right, right ``(D, p, k)``, among the y orthogonal to the
+    gauge.
 
     Curvature of the wrong sign, or none, is taken as its opposite, or as next to none.
     """
@@ -73,8 +78,12 @@ def solve(information: Tensor, right: Tensor, gauge: Tensor) -> Tensor:
     odd = torch.nonzero((failed > 0) | ~solution.isfinite().all(-1).all(-1)).flatten()
     if len(odd):
         values, vectors = torch.linalg.eigh(torch.nan_to_num(metric[odd]))
-        values = torch.maximum(values.abs(), 1e-14 * values.abs().amax(-1, keepdim=True)).clamp(min=1e-300)
-        solution = solution.index_copy(0, odd, vectors @ (vectors.mT @ right[odd] / values.unsqueeze(-1)))
+        values = torch.maximum(values.abs(), 1e-14 * values.abs().amax(-1, keepdim=True)).clamp(
+            min=1e-300
+        )
+        solution = solution.index_copy(
+            0, odd, vectors @ (vectors.mT @ right[odd] / values.unsqueeze(-1))
+        )
     return free @ solution
 
 
@@ -83,7 +92,9 @@ def newton_step(evaluation: Evaluation, gauge: Tensor) -> Tensor:
 
 
 class Optimum(NamedTuple):
-    """Where Newton's method ended, for each data set, and the evaluation there; `step` is the last one, taken or not."""
+    """Where Newton's method ended, for each data set, and the evaluation there; `step` is the last
+    one, taken or not.
+    """
 
     coefficients: Tensor
     evaluation: Evaluation
@@ -92,15 +103,19 @@ class Optimum(NamedTuple):
     converged: Tensor
 
     def pick(self, data_sets: Tensor) -> Optimum:
-        beta, step, iterations, converged = (x[data_sets] for x in (self.coefficients, self.step, self.iterations, self.converged))
+        beta, step, iterations, converged = (
+            x[data_sets] for x in (self.coefficients, self.step, self.iterations, self.converged)
+        )
         return Optimum(beta, self.evaluation.pick(data_sets), step, iterations, converged)
 
 
 def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Optimum:
-    """Full Newton steps, halved while the objective falls; data sets that have converged are left alone.
+    """Full Newton steps, halved while the objective falls; data sets that have converged are left
+    alone.
 
-    The Newton decrement, score · step, is twice what the step can still gain. Once it is below 1e-18 per ball the step is taken without
-    evaluating again: value and curvature then are those of a point closer than 1e-9 (in the units above) to the reported one.
+    The Newton decrement, score · step, is twice what the step can still gain. Once it is below
+    1e-18 per ball the step is taken without evaluating again: value and curvature then are those of
+    a point closer than 1e-9 (in the units above) to the reported one.
     """
     tolerance = _LAST_STEP * objective.sample.totals[0].sum(-1).clamp(min=1)
     coefficients, evaluation = start.clone(), objective.at(start)
@@ -118,7 +133,9 @@ def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Opti
         trial = coefficients[active] + length[active, None] * step[active]
         result = part.at(trial)
         before = evaluation.value[active]
-        wanted = before + _ARMIJO * length[active] * decrement[active] - _ROUNDING * (1 + before.abs())
+        wanted = (
+            before + _ARMIJO * length[active] * decrement[active] - _ROUNDING * (1 + before.abs())
+        )
         better = result.value >= wanted  # False for NaN
         count[active] += 1
         length[active] = torch.where(better, 1.0, 0.5 * length[active])

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffurn import exact
-from diffurn.exact.quadrature import NODES
+from diffurn import _fisher as exact
+from diffurn._fisher.quadrature import NODES
 from diffurn.inference.likelihood import Evaluation
 from diffurn.inference.newton import Objective, Penalty, orthogonal_to, solve
 
@@ -20,7 +20,9 @@ class Ridge:
     strength: float
     name: str = "ridge"
 
-    def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
+    def __call__(
+        self, objective: Objective, coefficients: Tensor, likelihood: Evaluation
+    ) -> Evaluation:
         free = orthogonal_to(objective.gauge)
         shrunk = (free @ coefficients.unsqueeze(-1)).squeeze(-1)
         return Evaluation(
@@ -32,22 +34,29 @@ class Ridge:
 
 @dataclass(frozen=True)
 class Firth:
-    """½ log det of the information, Jeffreys' prior: removes the leading term of the bias, and keeps every estimate finite.
+    """½ log det of the information, Jeffreys' prior: removes the leading term of the bias, and
+    keeps every estimate finite.
 
     Newton's method goes on with the information as its metric.
     """
 
     name: str = "firth"
 
-    def __call__(self, objective: Objective, coefficients: Tensor, likelihood: Evaluation) -> Evaluation:
+    def __call__(
+        self, objective: Objective, coefficients: Tensor, likelihood: Evaluation
+    ) -> Evaluation:
         inverse = solve(likelihood.information, orthogonal_to(objective.gauge), objective.gauge)
         log_det = torch.linalg.slogdet(likelihood.information + objective.gauge).logabsdet
         slope = 0.5 * _slope_of_trace(objective, coefficients, inverse)
-        return Evaluation(likelihood.value + 0.5 * log_det, likelihood.score + slope, likelihood.information)
+        return Evaluation(
+            likelihood.value + 0.5 * log_det, likelihood.score + slope, likelihood.information
+        )
 
 
 def _slope_of_trace(objective: Objective, coefficients: Tensor, fixed: Tensor) -> Tensor:
-    """∂/∂β Σ f tr(fixed · features' Cov features), ``(D, p)``: the third cumulants, by autograd through the exact covariance."""
+    """∂/∂β Σ f tr(fixed · features' Cov features), ``(D, p)``: the third cumulants, by autograd
+    through the exact covariance.
+    """
     sample, slope = objective.sample, torch.zeros_like(coefficients)
     for some, part in sample.tiles(sample.counts.shape[-1] ** 2 * NODES[1]):
         weights = fixed[some].unsqueeze(1)

@@ -12,21 +12,32 @@ if TYPE_CHECKING:
     from diffurn.inference.result import FitResult
 
 _WIDTH = 100
-_TITLES = {"fisher": "Fisher's urn (balls taken at once)", "wallenius": "Wallenius' urn (balls taken one after another)"}
+_TITLES = {
+    "fisher": "Fisher's urn (balls taken at once)",
+    "wallenius": "Wallenius' urn (balls taken one after another)",
+}
 
 
 def summary_of(result: FitResult) -> str:
     """The text of `FitResult.summary`."""
     title = f"{_TITLES[result.model]}, {_scale(result)}{_penalty(result)}"
     lines = [*textwrap.wrap(title, _WIDTH), _size(result), "", *_table(result), "", *_tests(result)]
-    notes = [wrapped for note in result.notes for wrapped in textwrap.wrap("Note: " + note, _WIDTH, subsequent_indent="      ")]
+    notes = [
+        wrapped
+        for note in result.notes
+        for wrapped in textwrap.wrap("Note: " + note, _WIDTH, subsequent_indent="      ")
+    ]
     return "\n".join(lines + ([""] + notes if notes else []))
 
 
 def _scale(result: FitResult) -> str:
     if result.log_weights is None:
         return "log ω linear in covariates"
-    return "weights with geometric mean 1" if result.reference is None else f"weights relative to {result.reference}"
+    return (
+        "weights with geometric mean 1"
+        if result.reference is None
+        else f"weights relative to {result.reference}"
+    )
 
 
 def _penalty(result: FitResult) -> str:
@@ -36,7 +47,10 @@ def _penalty(result: FitResult) -> str:
 def _size(result: FitResult) -> str:
     rows, draws = int(result.rows), int(result.draws)
     ended = "converged in" if bool(result.converged) else "not converged after"
-    return f"{_number_of('row', rows)}, {_number_of('draw', draws)}; {ended} {_number_of('iteration', int(result.iterations))}"
+    return (
+        f"{_number_of('row', rows)}, {_number_of('draw', draws)}; {ended} "
+        f"{_number_of('iteration', int(result.iterations))}"
+    )
 
 
 def _number_of(thing: str, number: int) -> str:
@@ -53,14 +67,25 @@ def _table(result: FitResult) -> list[str]:
     second = result.coefficients if plain else result.coefficients.exp()
     errors = result.standard_errors
     z = result.coefficients / errors
-    header = f"{'':{width}} {title[0]:>11} {percent + ' lower':>12} {'upper':>11} {title[1]:>11} {'se':>9} {'z':>7} {'p':>9}"
+    header = (
+        f"{'':{width}} {title[0]:>11} {percent + ' lower':>12} {'upper':>11} {title[1]:>11} "
+        f"{'se':>9} {'z':>7} {'p':>9}"
+    )
     lines = [header, "-" * len(header)]
     columns = [x.tolist() for x in (first, lower, upper, second, errors, z, result.p_values)]
     for name, *numbers in zip(result.names, *columns, strict=True):
         w, lo, up, b, se, ratio, p = numbers
         fixed = se == 0  # the reference
-        cells = f"{_number(w):>11} {'' if fixed else _number(lo):>12} {'' if fixed else _number(up):>11} {_number(b):>11}"
-        tail = "" if fixed else f" {_number(se):>9} {'' if not math.isfinite(se) else f'{ratio:.2f}':>7} {p_value(p):>9}"
+        cells = (
+            f"{_number(w):>11} {'' if fixed else _number(lo):>12} "
+            f"{'' if fixed else _number(up):>11} {_number(b):>11}"
+        )
+        tail = (
+            ""
+            if fixed
+            else f" {_number(se):>9} {'' if not math.isfinite(se) else f'{ratio:.2f}':>7} "
+            f"{p_value(p):>9}"
+        )
         lines.append(f"{_shortened(name, width):{width}} {cells}{tail}".rstrip())
     return lines
 
@@ -72,7 +97,8 @@ def _shortened(name: str, width: int) -> str:
 def _tests(result: FitResult) -> list[str]:
     ratio, fit = result.likelihood_ratio_test(), result.goodness_of_fit()
     lines = [
-        f"log-likelihood {float(result.log_likelihood):.3f} (central urn {float(result.central_log_likelihood):.3f}),"
+        f"log-likelihood {float(result.log_likelihood):.3f} (central urn "
+        f"{float(result.central_log_likelihood):.3f}),"
         f" {_number_of('free parameter', int(result.parameters))}, AIC {float(result.aic):.3f}"
     ]
     if int(ratio.degrees_of_freedom):
@@ -80,9 +106,14 @@ def _tests(result: FitResult) -> list[str]:
         lines.append(f"all weights equal?  likelihood ratio {statistic}, p {_p_is(ratio.p_value)}")
     if int(fit.degrees_of_freedom):
         statistic = f"{float(fit.statistic):.2f} on {int(fit.degrees_of_freedom):,} df"
-        lines.append(f"does the model fit?  Pearson {statistic}, p {_p_is(fit.p_value)}, dispersion {float(fit.dispersion):.3f}")
+        lines.append(
+            f"does the model fit?  Pearson {statistic}, p {_p_is(fit.p_value)}, dispersion "
+            f"{float(fit.dispersion):.3f}"
+        )
     else:
-        lines.append("does the model fit?  saturated: as many parameters as the counts can determine")
+        lines.append(
+            "does the model fit?  saturated: as many parameters as the counts can determine"
+        )
     return lines
 
 
@@ -103,7 +134,9 @@ def _p_is(value: Tensor) -> str:
 
 
 def columns_of(result: FitResult) -> dict[str, list[Any]]:
-    """One entry per coefficient in each column; the interval is that of the weight, exp of the coefficient."""
+    """One entry per coefficient in each column; the interval is that of the weight, exp of the
+    coefficient.
+    """
     return {
         "estimate": result.coefficients.tolist(),
         "weight": result.coefficients.exp().tolist(),
@@ -120,7 +153,9 @@ def frame_of(result: FitResult) -> Any:
     try:
         from pandas import DataFrame, Index  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
-        raise ImportError("to_frame needs pandas: pip install pandas; to_dict works without") from None
+        raise ImportError(
+            "to_frame needs pandas: pip install pandas; to_dict works without"
+        ) from None
     return DataFrame(columns_of(result), index=Index(result.names, name="coefficient"))
 
 
@@ -135,7 +170,10 @@ def dict_of(result: FitResult) -> dict[str, Any]:
         "penalty": result.penalty,
         "level": result.level,
         "interval": result.interval,
-        "coefficients": [{"name": name, **{key: values[k] for key, values in columns.items()}} for k, name in enumerate(result.names)],
+        "coefficients": [
+            {"name": name, **{key: values[k] for key, values in columns.items()}}
+            for k, name in enumerate(result.names)
+        ],
         "covariance": result.covariance.tolist(),
         "log_likelihood": float(result.log_likelihood),
         "central_log_likelihood": float(result.central_log_likelihood),

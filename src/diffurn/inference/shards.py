@@ -1,4 +1,6 @@
-"""Rows that are spread over processes: what is summed over rows is then summed over processes, and nothing else is exchanged."""
+"""Rows that are spread over processes: what is summed over rows is then summed over processes, and
+nothing else is exchanged.
+"""
 
 from __future__ import annotations
 
@@ -14,18 +16,27 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 
 
-def summed_over_processes(process_group: ProcessGroup, parts: Sequence[Tensor]) -> tuple[Tensor, ...]:
+def summed_over_processes(
+    process_group: ProcessGroup, parts: Sequence[Tensor]
+) -> tuple[Tensor, ...]:
     """The sum of each tensor over all processes, the same in all of them to the last bit."""
-    message = torch.cat([part.double().flatten() for part in parts])  # one message is faster than many
+    message = torch.cat(
+        [part.double().flatten() for part in parts]
+    )  # one message is faster than many
     distributed.all_reduce(message, group=process_group)
     sums = message.split([part.numel() for part in parts])
-    return tuple(total.reshape(part.shape).to(part.dtype) for total, part in zip(sums, parts, strict=True))
+    return tuple(
+        total.reshape(part.shape).to(part.dtype) for total, part in zip(sums, parts, strict=True)
+    )
 
 
 def read_together(
-    process_group: ProcessGroup | None, read: Callable[[], Result], described: Callable[[Result], Mapping[str, Any]]
+    process_group: ProcessGroup | None,
+    read: Callable[[], Result],
+    described: Callable[[Result], Mapping[str, Any]],
 ) -> Result:
-    """read(), in every process. What is wrong in one is raised in all, lest the others wait for it for ever.
+    """read(), in every process. What is wrong in one is raised in all, lest the others wait for it
+    for ever.
 
     Args:
         process_group: None if there are no other processes.
@@ -52,5 +63,7 @@ def read_together(
         for name, value in everyone[0][1].items():
             if theirs[name] != value:
                 found = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
-                raise ValueError(f"{name} must be the same in all processes of process_group, but is {found}")
+                raise ValueError(
+                    f"{name} must be the same in all processes of process_group, but is {found}"
+                )
     return mine

@@ -7,14 +7,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.exact.quadrature import NODES
+from diffurn._fisher.quadrature import NODES
 from diffurn.inference.intervals import chi_squared_tail
 from diffurn.inference.likelihood import Law
 from diffurn.inference.sample import Sample
 
 
 class LikelihoodRatio(NamedTuple):
-    """A test by a statistic that is about χ² distributed; every tensor has the shape of the batch of data sets."""
+    """A test by a statistic that is about χ² distributed; every tensor has the shape of the batch
+    of data sets.
+    """
 
     statistic: Tensor
     degrees_of_freedom: Tensor
@@ -22,7 +24,9 @@ class LikelihoodRatio(NamedTuple):
 
 
 class GoodnessOfFit(NamedTuple):
-    """Pearson's goodness of fit; p-value and dispersion (statistic / degrees of freedom) are nan for a saturated model."""
+    """Pearson's goodness of fit; p-value and dispersion (statistic / degrees of freedom) are nan
+    for a saturated model.
+    """
 
     statistic: Tensor
     degrees_of_freedom: Tensor
@@ -30,13 +34,19 @@ class GoodnessOfFit(NamedTuple):
     dispersion: Tensor
 
 
-def likelihood_ratio(log_likelihood: Tensor, smaller: Tensor, degrees_of_freedom: Tensor) -> LikelihoodRatio:
+def likelihood_ratio(
+    log_likelihood: Tensor, smaller: Tensor, degrees_of_freedom: Tensor
+) -> LikelihoodRatio:
     statistic = (2 * (log_likelihood - smaller)).clamp(min=0)
-    return LikelihoodRatio(statistic, degrees_of_freedom, chi_squared_tail(statistic, degrees_of_freedom))
+    return LikelihoodRatio(
+        statistic, degrees_of_freedom, chi_squared_tail(statistic, degrees_of_freedom)
+    )
 
 
 def expected_surplus(law: Law, sample: Sample, coefficients: Tensor) -> Tensor:
-    """Σ f (E[X] - x) over the rows, ``(D, c)``; rows without a choice add nothing, so a limit law may leave them out."""
+    """Σ f (E[X] - x) over the rows, ``(D, c)``; rows without a choice add nothing, so a limit law
+    may leave them out.
+    """
     surplus = torch.zeros_like(sample.counts[:, 0])
     for some, part in sample.tiles(sample.counts.shape[-1] * NODES[1]):
         mean = law.mean(part.log_weights(coefficients[some]), part.group_sizes, part.draws)
@@ -53,12 +63,15 @@ def pearson(law: Law, sample: Sample, coefficients: Tensor, parameters: Tensor) 
         mean, covariance = law.mean(*urns), law.covariance(*urns)
         competing = part.competing
         deviation = torch.where(competing, part.counts - mean, 0.0)
-        # Within the competing groups the covariance is singular only along ones; elsewhere it is zero.
+        # Within the competing groups the covariance is singular only along ones; elsewhere it is
+        # zero.
         ones = competing.double()
         gauge = ones.unsqueeze(-1) * ones.unsqueeze(-2) / ones.sum(-1).clamp(min=1)[..., None, None]
         scale = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-300)[..., None, None]
         regular = covariance / scale + gauge + torch.diag_embed(1 - ones)
-        solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(-1) / scale.squeeze(-1)
+        solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(
+            -1
+        ) / scale.squeeze(-1)
         statistic[some] += (part.frequencies * (deviation * solved).sum(-1)).sum(-1)
         rank[some] += (part.frequencies * (ones.sum(-1) - 1).clamp(min=0)).sum(-1)
     statistic, rank = sample.summed(statistic, rank)

@@ -1,0 +1,74 @@
+r"""Equal weights: the central hypergeometric law, which has closed forms.
+
+With M = Σ_j m_j balls in all,
+
+.. math:: E[x_j] = n \frac{m_j}{M}, \qquad
+          \mathrm{Cov}[x_i, x_j] =
+          n \frac{M - n}{M - 1} \frac{m_i}{M} \Big(δ_{ij} - \frac{m_j}{M}\Big),
+
+and P(x) is a product of binomial masses over that of all balls together, Bin(n; M, p), whatever p
+is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from diffurn._numerics.binomial import binomial_log_pmf, typical_log_odds
+
+
+@dataclass(frozen=True)
+class CentralUrn:
+    """Urns whose balls weigh the same.
+
+    Args:
+        group_sizes: m, ``(..., c)``, float64.
+        draws: n, ``(...)``.
+
+    Example:
+        >>> double = torch.float64
+        >>> sizes, draws = torch.tensor([2.0, 3.0], dtype=double), torch.tensor(2.0, dtype=double)
+        >>> urn = CentralUrn(sizes, draws)
+        >>> urn.mean(), urn.log_prob(torch.tensor([1.0, 1.0], dtype=torch.float64)).exp()
+        (tensor([0.8000, 1.2000], dtype=torch.float64), tensor(0.6000, dtype=torch.float64))
+    """
+
+    group_sizes: Tensor
+    draws: Tensor
+
+    @cached_property
+    def _balls(self) -> Tensor:
+        return self.group_sizes.sum(-1)
+
+    @cached_property
+    def _shares(self) -> Tensor:
+        return self.group_sizes / self._balls.clamp(min=1).unsqueeze(-1)
+
+    @cached_property
+    def _spread(self) -> Tensor:
+        """n (M - n) / (M - 1)."""
+        return self.draws * ((self._balls - self.draws) / (self._balls - 1).clamp(min=1))
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """log P(x) of counts that sum to n."""
+        log_odds = typical_log_odds(self.draws, self._balls)
+        of_groups = binomial_log_pmf(x, self.group_sizes, log_odds.unsqueeze(-1)).sum(-1)
+        return of_groups - binomial_log_pmf(self.draws, self._balls, log_odds)
+
+    def mean(self) -> Tensor:
+        return self.draws.unsqueeze(-1) * self._shares
+
+    def variance(self) -> Tensor:
+        others = (self._balls.unsqueeze(-1) - self.group_sizes) / self._balls.clamp(
+            min=1
+        ).unsqueeze(-1)
+        return self._spread.unsqueeze(-1) * self._shares * others
+
+    def covariance(self) -> Tensor:
+        between = -self._shares.unsqueeze(-1) * self._shares.unsqueeze(-2)
+        off_diagonal = between - torch.diag_embed(between.diagonal(dim1=-2, dim2=-1))
+        return self._spread[..., None, None] * off_diagonal + torch.diag_embed(self.variance())

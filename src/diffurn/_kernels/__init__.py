@@ -1,0 +1,1 @@
+"""Triton kernels, and the rule for when they replace PyTorch operations."""

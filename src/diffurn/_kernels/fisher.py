@@ -1,0 +1,623 @@
+r"""Triton kernels for the law: the tilt of many urns in one launch, their masses and moments in
+another.
+
+Each says in registers what `tilt` and `quadrature` say in some hundred operations. Numbers are
+float64, results agree to rounding, groups are read tile by tile, so that the cost is linear in
+their number. Nothing is differentiable: `kernels` decides who may call.
+"""
+
+# Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
+# mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped, operator"
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Any
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from diffurn._fisher.quadrature import NODES, TAIL_NATS
+from diffurn._fisher.tilt import BISECTIONS, HASTY_STEPS, NEWTON_STEPS, ROUNDING, SETTLED
+from diffurn._kernels.shared import SERIES_FROM, deviance, log1p, probabilities, stirling_series
+from diffurn._numerics.shapes import common_shape
+
+# Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest
+# urn, so one warp has to do.
+TILTED = 32
+# Groups that a program holds at a time: for tilts, and for a quadrature, where each meets all
+# nodes.
+MOST_GROUPS = {"tilt": 1024, "quadrature": 64}
+# Entries of a quadrature's tile that a thread holds.
+ENTRIES = 8
+# Binomial masses of a program, two for a thread.
+OF_BINOMIALS = {"BLOCK": 256, "num_warps": 4}
+
+PADDED_NODES = triton.next_power_of_2(NODES[1])
+NATS = tl.constexpr(TAIL_NATS)
+FIRST_BISECTION = tl.constexpr(HASTY_STEPS)
+LAST_STEPS = tl.constexpr(HASTY_STEPS + BISECTIONS)
+MOST_STEPS = tl.constexpr(HASTY_STEPS + BISECTIONS + NEWTON_STEPS)
+SETTLED_SQUARED = tl.constexpr(SETTLED**2)
+ROUNDING_ERROR = tl.constexpr(ROUNDING)
+TWO_PI = tl.constexpr(2 * math.pi)
+PI_OVER_8 = tl.constexpr(math.pi / 8)
+EXP_8 = tl.constexpr(math.exp(8))
+ATAN_TERMS = tl.constexpr(12)
+
+
+# --------------------------------------------------------------------------------------------------
+# The tilt
+# --------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS: tl.constexpr):
+    """A tile of the groups of each urn; without balls those that are never drawn."""
+    j = tile * GROUPS + tl.arange(0, GROUPS)
+    place, inside = first[:, None] + j[None, :], exists[:, None] & (j < groups)[None, :]
+    weight = tl.load(log_weights + place, mask=inside, other=0.0)
+    size = tl.load(group_sizes + place, mask=inside, other=0.0)
+    drawable = (size > 0.0) & (weight > -float("inf"))
+    return tl.where(drawable, weight, 0.0), tl.where(drawable, size, 0.0)
+
+
+@triton.jit
+def _guess(
+    log_weights,
+    group_sizes,
+    anchor,
+    total,
+    target,
+    first,
+    exists,
+    groups,
+    GROUPS: tl.constexpr,
+    TILES: tl.constexpr,
+):
+    """As `tilt._Equation.guess`; the spread from the mean of squares, which is good enough for a
+    guess.
+    """
+    centre, square = tl.zeros_like(total), tl.zeros_like(total)
+    for tile in range(TILES):
+        weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+        relative = tl.minimum(tl.maximum(weight - anchor[:, None], -99.0), 99.0)
+        centre += tl.sum(size * relative, 1)
+        square += tl.sum(size * relative * relative, 1)
+    balls = tl.maximum(total, 1.0)
+    centre = centre / balls
+    spread = tl.maximum(square / balls - centre * centre, 0.0)
+    return (
+        tl.log(target / tl.maximum(total - target, 0.5)) * tl.sqrt(1.0 + spread * PI_OVER_8)
+        - centre
+    )
+
+
+@triton.jit
+def _log_tilt(
+    log_weights,
+    group_sizes,
+    draws,
+    first,
+    exists,
+    groups,
+    GROUPS: tl.constexpr,
+    TILES: tl.constexpr,
+):
+    """As `tilt.log_tilt`, but that groups of equal weight are one, and that the group of the anchor
+    is found without sorting.
+    """
+    nothing = tl.zeros_like(draws)
+    total, lowest, highest = nothing, nothing + float("inf"), nothing - float("inf")
+    for tile in range(TILES):
+        weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+        total += tl.sum(size, 1)
+        lowest = tl.minimum(lowest, tl.min(tl.where(size > 0.0, weight, float("inf")), 1))
+        highest = tl.maximum(highest, tl.max(tl.where(size > 0.0, weight, -float("inf")), 1))
+    lowest, highest = tl.where(total > 0.0, lowest, 0.0), tl.where(total > 0.0, highest, 0.0)
+    target = tl.maximum(tl.minimum(draws, total), 1.0) - 0.5
+
+    # The anchor is the largest weight such that balls at least as heavy reach the target; it stays
+    # between lowest and highest.
+    while tl.max((lowest < highest).to(tl.int32)) > 0:
+        middle = 0.5 * lowest + 0.5 * highest
+        middle = tl.where(middle > lowest, middle, highest)
+        reached, above, below = nothing, nothing + float("inf"), nothing - float("inf")
+        for tile in range(TILES):
+            weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+            heavy = weight >= middle[:, None]
+            reached += tl.sum(tl.where(heavy, size, 0.0), 1)
+            above = tl.minimum(
+                above, tl.min(tl.where(heavy & (size > 0.0), weight, float("inf")), 1)
+            )
+            below = tl.maximum(
+                below, tl.max(tl.where(~heavy & (size > 0.0), weight, -float("inf")), 1)
+            )
+        enough = reached >= target
+        lowest, highest = tl.where(enough, above, lowest), tl.where(enough, highest, below)
+    anchor = lowest
+
+    before, upto = nothing, nothing
+    for tile in range(TILES):
+        weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+        before += tl.sum(tl.where(weight > anchor[:, None], size, 0.0), 1)
+        upto += tl.sum(tl.where(weight >= anchor[:, None], size, 0.0), 1)
+    low = tl.log(tl.maximum(target - before, 0.5) / tl.maximum(total - target, 0.5)) - 1.0
+    high = tl.log(target / tl.maximum(upto - target, 0.5)) + 1.0
+    shift = _guess(
+        log_weights, group_sizes, anchor, total, target, first, exists, groups, GROUPS, TILES
+    )
+    shift = tl.minimum(tl.maximum(shift, low), high)
+
+    # Newton steps; for rows that have not settled by then bisections, and Newton steps once more.
+    pending, steps = exists, 0
+    while (tl.max(pending.to(tl.int32)) > 0) & (steps < MOST_STEPS):
+        bisecting = (steps >= FIRST_BISECTION) & (steps < LAST_STEPS)
+        shift = tl.where(pending & (steps == FIRST_BISECTION), 0.5 * (low + high), shift)
+        both, left, variance, common = nothing, nothing, nothing, nothing
+        for tile in range(TILES):
+            weight, size = _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS)
+            log_odds = weight - anchor[:, None] + shift[:, None]
+            p, q = probabilities(log_odds)
+            exceptions = size * tl.minimum(p, q)
+            both += tl.sum(exceptions, 1)
+            left += tl.sum(tl.where(log_odds > 0.0, exceptions, 0.0), 1)
+            variance += tl.sum(size * p * q, 1)
+            common += tl.sum(tl.where(log_odds > 0.0, size, 0.0), 1)
+        drawn, missing, smallest = both - left, target - common, both * ROUNDING_ERROR
+        rising, falling = (
+            tl.maximum(drawn + tl.maximum(-missing, 0.0), smallest),
+            tl.maximum(left + tl.maximum(missing, 0.0), smallest),
+        )
+        newton = tl.log(rising / falling) * both / (variance * (drawn / rising + left / falling))
+        newton = tl.where(total > 0.0, newton, 0.0)
+        excess = drawn - left - missing
+        unsettled = pending & (excess * excess > SETTLED_SQUARED * variance)
+        low, high = (
+            tl.where(bisecting & (excess < 0.0), shift, low),
+            tl.where(bisecting & (excess >= 0.0), shift, high),
+        )
+        within = tl.minimum(tl.maximum(shift - newton, low), high)
+        shift = tl.where(
+            unsettled,
+            tl.where(bisecting, 0.5 * (low + high), within),
+            tl.where(pending, shift - newton, shift),
+        )
+        pending = unsettled
+        steps += 1
+    shift = tl.where(draws == draws, shift, float("nan"))
+    return tl.where(total > 0.0, shift - anchor, 0.0 * draws)  # without balls any tilt is right
+
+
+@triton.jit
+def _tilt_kernel(
+    log_weights, group_sizes, draws, tilts, rows, groups,
+    CENTRING: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    exists = row < rows
+    n = tl.load(draws + row, mask=exists, other=0.0)
+    tilt = _log_tilt(log_weights, group_sizes, n, row * groups, exists, groups, GROUPS, TILES)
+    if CENTRING:
+        tilt = 0.5 * (
+            tilt
+            + _log_tilt(
+                log_weights, group_sizes, n + 1.0, row * groups, exists, groups, GROUPS, TILES
+            )
+        )
+    tl.store(tilts + row, tilt, mask=exists)
+
+
+# --------------------------------------------------------------------------------------------------
+# The quadrature: one urn a program, groups against nodes
+# --------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _groups(log_odds, group_sizes, tilt, j, groups):
+    """σ(x), σ(-x) and m of some groups; those that do not exist are empty."""
+    exists = j < groups
+    x = tl.load(log_odds + j, mask=exists, other=0.0) + tilt
+    p, q = probabilities(x)
+    return p, q, tl.load(group_sizes + j, mask=exists, other=0.0)
+
+
+@triton.jit
+def _angle(p, sine, half_sine_squared, length):
+    """The angle of q + p e^{iθ} = 1 - 2p sin²(θ/2) + i p sin θ, of known length, for p ≤ ½: halved
+    three times, then by its series.
+    """
+    t = p * sine / (1.0 - 2.0 * p * half_sine_squared + length)
+    for _ in tl.static_range(2):
+        t = t / (1.0 + tl.sqrt(1.0 + t * t))
+    minus_square = -t * t
+    series = tl.zeros_like(t)
+    for term in tl.static_range(ATAN_TERMS):
+        series = series * minus_square + 1.0 / (2.0 * (ATAN_TERMS - term) - 1.0)
+    return 8.0 * t * series
+
+
+@triton.jit
+def _measure(
+    log_odds,
+    group_sizes,
+    tilt,
+    draws,
+    groups,
+    GROUPS: tl.constexpr,
+    TILES: tl.constexpr,
+    T: tl.constexpr,
+):
+    """ζ on the nodes, real and imaginary, sin θ and sin²(θ/2); P(S = n) and Σm."""
+    zero = tl.full((), 0.0, tl.float64)
+    variance, exceptions, drawn_often, balls = zero, zero, zero, zero
+    for tile in range(TILES):
+        p, q, size = _groups(
+            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
+        )
+        variance += tl.sum(size * p * q)
+        exceptions += tl.sum(tl.where(p > q, -size * q, size * p))
+        drawn_often += tl.sum(tl.where(p > q, size, 0.0))
+        balls += tl.sum(size)
+    period = (
+        2.0 * tl.floor((NATS / 3.0 + tl.sqrt(NATS * NATS / 9.0 + 2.0 * NATS * variance)) / 2.0)
+        + 3.0
+    )
+    k = tl.arange(0, T).to(tl.float64)
+    used = 2.0 * k < period
+    theta = tl.where(used, TWO_PI * k / period, 0.0)
+    sine, half_sine = tl.sin(theta), tl.sin(0.5 * theta)
+    half_sine_squared = half_sine * half_sine
+    log_amplitude, phase = tl.zeros((T,), tl.float64), (exceptions + (drawn_often - draws)) * theta
+    for tile in range(TILES):
+        p, q, size = _groups(
+            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
+        )
+        rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
+        missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
+        log_amplitude += tl.sum(0.5 * size[:, None] * log1p(-missing), 0)
+        angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
+        phase += tl.sum(signed * (angle - rarer * theta[None, :]), 0)
+    amplitude = tl.where(used, tl.where(k == 0.0, 1.0, 2.0) / period * tl.exp(log_amplitude), 0.0)
+    real, imaginary = amplitude * tl.cos(phase), amplitude * tl.sin(phase)
+    mass = tl.sum(real)
+    return real / mass, imaginary / mass, sine, half_sine_squared, mass, balls
+
+
+@triton.jit
+def _slopes(p, q, sine, half_sine_squared):
+    """δ_j on the nodes, as `Quadrature._slopes` has it."""
+    scale = 1.0 / (1.0 - (4.0 * p * q)[:, None] * half_sine_squared[None, :])
+    return (2.0 * (p - q))[:, None] * half_sine_squared[None, :] * scale, sine[None, :] * scale
+
+
+@triton.jit
+def _log_mass_kernel(
+    log_odds,
+    group_sizes,
+    draws,
+    values,
+    groups,
+    GROUPS: tl.constexpr,
+    TILES: tl.constexpr,
+    T: tl.constexpr,
+):
+    row = tl.program_id(0).to(tl.int64)
+    log_odds += row * groups
+    group_sizes += row * groups
+    _, _, _, _, mass, _ = _measure(
+        log_odds, group_sizes, 0.0, tl.load(draws + row), groups, GROUPS, TILES, T
+    )
+    tl.store(values + row, tl.log(mass))
+
+
+@triton.jit
+def _mean_kernel(
+    log_odds, group_sizes, draws, values, groups,
+    SHIFT: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """The mean, or what conditioning does to it."""
+    row = tl.program_id(0).to(tl.int64)
+    log_odds += row * groups
+    group_sizes += row * groups
+    n = tl.load(draws + row)
+    zr, zi, sine, half_sine_squared, _, balls = _measure(
+        log_odds, group_sizes, 0.0, n, groups, GROUPS, TILES, T
+    )
+    for tile in range(TILES):
+        j = tile * GROUPS + tl.arange(0, GROUPS)
+        p, q, size = _groups(log_odds, group_sizes, 0.0, j, groups)
+        dr, di = _slopes(p, q, sine, half_sine_squared)
+        b = tl.sum(zr[None, :] * dr - zi[None, :] * di, 1)
+        average = tl.where(n <= 0.0, 0.0, tl.where(n >= balls, size, size * p * (1.0 + q * b)))
+        tl.store(values + row * groups + j, size * p * q * b if SHIFT else average, mask=j < groups)
+
+
+@triton.jit
+def _widest(log_odds, group_sizes, tilt, groups, GROUPS: tl.constexpr, TILES: tl.constexpr):
+    """The group of the largest variance."""
+    widest, largest = tl.full((), 0, tl.int32), tl.full((), -1.0, tl.float64)
+    for tile in range(TILES):
+        p, q, size = _groups(
+            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
+        )
+        variance = size * p * q
+        widest = tl.where(
+            tl.max(variance, 0) > largest, tile * GROUPS + tl.argmax(variance, 0), widest
+        )
+        largest = tl.maximum(largest, tl.max(variance, 0))
+    return widest
+
+
+@triton.jit
+def _fluctuations(log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared):
+    """x_j = m_j p_j q_j (δ_j - b_j) on the nodes, b_j being the average of δ_j under ζ."""
+    p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
+    dr, di = _slopes(p, q, sine, half_sine_squared)
+    b, variance = tl.sum(zr[None, :] * dr - zi[None, :] * di, 1)[:, None], (size * p * q)[:, None]
+    return variance * (dr - b), variance * di
+
+
+@triton.jit
+def _covariance_kernel(
+    log_odds, group_sizes, draws, tilts, vectors, values, groups,
+    VARIANCE: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """Σ_{j≠i} Cov_ij (u_j - u_i), where Cov_ij = Σ ζ x_i x_j.
+
+    The sum over all others is the sum over all but the widest group, less the own term, plus that
+    of the widest group: what is taken
+    away is then never larger than what remains. The variance has u = 1 in its own place and 0 in
+    all others, and the other sign.
+    """
+    row = tl.program_id(0).to(tl.int64)
+    log_odds += row * groups
+    group_sizes += row * groups
+    vectors += row * groups
+    tilt, n = tl.load(tilts + row), tl.load(draws + row)
+    zr, zi, sine, half_sine_squared, _, balls = _measure(
+        log_odds, group_sizes, tilt, n, groups, GROUPS, TILES, T
+    )
+    widest = _widest(log_odds, group_sizes, tilt, groups, GROUPS, TILES)
+    wr, wi = _fluctuations(
+        log_odds,
+        group_sizes,
+        tilt,
+        widest + tl.arange(0, 1),
+        groups,
+        zr,
+        zi,
+        sine,
+        half_sine_squared,
+    )
+    sum_r, sum_i = tl.zeros((T,), tl.float64), tl.zeros((T,), tl.float64)
+    sum_ur, sum_ui = tl.zeros((T,), tl.float64), tl.zeros((T,), tl.float64)
+    for tile in range(TILES):
+        j = tile * GROUPS + tl.arange(0, GROUPS)
+        xr, xi = _fluctuations(
+            log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared
+        )
+        narrow = (j != widest)[:, None]
+        xr, xi = tl.where(narrow, xr, 0.0), tl.where(narrow, xi, 0.0)
+        sum_r += tl.sum(xr, 0)
+        sum_i += tl.sum(xi, 0)
+        if not VARIANCE:
+            u = tl.load(vectors + j, mask=j < groups, other=0.0)[:, None]
+            sum_ur += tl.sum(u * xr, 0)
+            sum_ui += tl.sum(u * xi, 0)
+    for tile in range(TILES):
+        j = tile * GROUPS + tl.arange(0, GROUPS)
+        xr, xi = _fluctuations(
+            log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared
+        )
+        narrow = (j != widest)[:, None]
+        other_r = sum_r[None, :] + tl.where(narrow, wr - xr, 0.0)
+        other_i = sum_i[None, :] + tl.where(narrow, wi - xi, 0.0)
+        if not VARIANCE:
+            u = tl.load(vectors + j, mask=j < groups, other=0.0)[:, None]
+            widest_u = tl.load(vectors + widest)
+            other_r = sum_ur[None, :] + tl.where(narrow, widest_u * wr - u * xr, 0.0) - u * other_r
+            other_i = sum_ui[None, :] + tl.where(narrow, widest_u * wi - u * xi, 0.0) - u * other_i
+        product = tl.sum(
+            zr[None, :] * (xr * other_r - xi * other_i)
+            - zi[None, :] * (xr * other_i + xi * other_r),
+            1,
+        )
+        product = tl.where((n <= 0.0) | (n >= balls), 0.0, -product if VARIANCE else product)
+        tl.store(values + row * groups + j, product, mask=j < groups)
+
+
+# --------------------------------------------------------------------------------------------------
+# Binomial masses: one a thread
+# --------------------------------------------------------------------------------------------------
+
+
+@triton.jit
+def _stirling_remainder(x):
+    """log Γ(x+1) - x log x + x for real x ≥ 0, with the value 0 at 0.
+
+    Below 8 it is known from that of y = x + 8, since Γ(y+1) = (x+1) ⋯ (x+8) Γ(x+1), and has no
+    terms that are larger than itself.
+    """
+    small = x < SERIES_FROM
+    y = tl.where(small, x + 8.0, x)
+    product, square = (
+        x * (x + 9.0),
+        y * y,
+    )  # of the first and the last factor, but for 8; the others follow in pairs
+    product = (product + 8.0) * (product + 14.0) * ((product + 18.0) * (product + 20.0))
+    scale = tl.where(small, product * EXP_8 / (square * square * (square * square)), 1.0)
+    value = (
+        stirling_series(y)
+        + tl.log(tl.sqrt(TWO_PI * y) / scale)
+        + x * tl.log(y / tl.maximum(x, 1e-300))
+    )
+    return tl.where(x == 0.0, 0.0, value)
+
+
+@triton.jit
+def _binomial_kernel(counts, group_sizes, log_odds, values, number, BLOCK: tl.constexpr):
+    """As `binomial._log_pmf`."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    exists = i < number
+    x = tl.load(counts + i, mask=exists, other=0.0)
+    size = tl.load(group_sizes + i, mask=exists, other=0.0)
+    logit = tl.load(log_odds + i, mask=exists, other=0.0)
+    outside = (x < 0.0) | (x > size)
+    x = tl.where(outside, 0.0, x)
+    failures = size - x
+    p, q = probabilities(logit)
+    expected, expected_failures = size * p, size * q
+    difference = tl.where(logit < 0.0, x - expected, expected_failures - failures)
+    log_commoner = tl.log(tl.maximum(size, 1.0)) - log1p(tl.exp(-tl.abs(logit)))
+    log_expected, log_expected_failures = (
+        log_commoner + tl.minimum(logit, 0.0),
+        log_commoner - tl.maximum(logit, 0.0),
+    )
+    value = (
+        _stirling_remainder(size)
+        - _stirling_remainder(x)
+        - _stirling_remainder(failures)
+        - deviance(x, tl.log(tl.maximum(x, 1e-300)), expected, log_expected, difference)
+        - deviance(
+            failures,
+            tl.log(tl.maximum(failures, 1e-300)),
+            expected_failures,
+            log_expected_failures,
+            -difference,
+        )
+    )
+    tl.store(values + i, tl.where(outside, -float("inf"), value), mask=exists)
+
+
+# --------------------------------------------------------------------------------------------------
+# Launches
+# --------------------------------------------------------------------------------------------------
+
+
+def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, list[Tensor]]:
+    """The common batch shape, and the operands as contiguous rows of it; the first has groups."""
+    shapes = operands[0].shape[:-1], operands[0].shape
+    if all(
+        x.shape == shapes[e] for x, e in zip(operands, events, strict=True)
+    ):  # as most are, and soon found out
+        return shapes[0], [x.contiguous() for x in operands]
+    batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
+    groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
+    shapes = batch, batch + groups
+    return batch, [x.expand(shapes[e]).contiguous() for x, e in zip(operands, events, strict=True)]
+
+
+def _tile(groups: int, most: int) -> dict[str, int]:
+    padded = min(most, triton.next_power_of_2(groups))
+    return {"GROUPS": padded, "TILES": triton.cdiv(groups, padded)}
+
+
+@cache
+def _tilt_tile(groups: int, most: int, entries: int) -> dict[str, int]:
+    tile = _tile(groups, most)
+    return {
+        **tile,
+        "ROWS": max(1, entries // tile["GROUPS"]),
+        "num_warps": max(1, min(8, tile["GROUPS"] // 64)),
+    }
+
+
+@cache
+def _quadrature_tile(groups: int, most: int, entries: int) -> dict[str, int]:
+    tile = _tile(groups, most)
+    return {
+        **tile,
+        "T": PADDED_NODES,
+        "num_warps": max(1, tile["GROUPS"] * PADDED_NODES // (32 * entries)),
+    }
+
+
+def _tilts(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, centring: bool) -> Tensor:
+    batch, operands = _flattened(log_weights, group_sizes, draws, events=(1, 1, 0))
+    tilts, groups = log_weights.new_empty(batch), operands[0].shape[-1]
+    tile = _tilt_tile(groups, MOST_GROUPS["tilt"], TILTED)
+    if tilts.numel():
+        with torch.cuda.device_of(tilts):
+            _tilt_kernel[(-(-tilts.numel() // tile["ROWS"]),)](
+                *operands, tilts, tilts.numel(), groups, CENTRING=centring, **tile
+            )
+    return tilts
+
+
+def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _tilts(log_weights, group_sizes, draws, centring=False)
+
+
+def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _tilts(log_odds, group_sizes, draws, centring=True)
+
+
+def _launch(kernel: Any, values: Tensor, rows: int, *operands: Tensor, **constants: Any) -> Tensor:
+    """One program for every row of the operands, the first of which are the groups'."""
+    groups = operands[0].shape[-1]
+    if rows:
+        with torch.cuda.device_of(values):
+            tile = _quadrature_tile(groups, MOST_GROUPS["quadrature"], ENTRIES)
+            kernel[(rows,)](*operands, values, groups, **constants, **tile)
+    return values
+
+
+def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    batch, operands = _flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
+    return _launch(_log_mass_kernel, log_odds.new_empty(batch), batch.numel(), *operands)
+
+
+def _mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, shift: bool) -> Tensor:
+    batch, operands = _flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
+    return _launch(
+        _mean_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, SHIFT=shift
+    )
+
+
+def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _mean(log_odds, group_sizes, draws, shift=False)
+
+
+def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _mean(log_odds, group_sizes, draws, shift=True)
+
+
+def covariance_product(
+    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None
+) -> Tensor:
+    tilt = centring_tilt(log_odds, group_sizes, draws) if tilt is None else tilt
+    batch, operands = _flattened(log_odds, group_sizes, draws, tilt, vector, events=(1, 1, 0, 0, 1))
+    return _launch(
+        _covariance_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, VARIANCE=False
+    )
+
+
+def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    tilt = centring_tilt(log_odds, group_sizes, draws)
+    batch, operands = _flattened(log_odds, group_sizes, draws, tilt, events=(1, 1, 0, 0))
+    no_vector = operands[0]
+    return _launch(
+        _covariance_kernel,
+        torch.empty_like(operands[0]),
+        batch.numel(),
+        *operands,
+        no_vector,
+        VARIANCE=True,
+    )
+
+
+def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+    """The three of one shape."""
+    operands = [operand.contiguous() for operand in (x, size, log_odds)]
+    values = torch.empty_like(operands[0])
+    if values.numel():
+        with torch.cuda.device_of(values):
+            _binomial_kernel[(-(-values.numel() // OF_BINOMIALS["BLOCK"]),)](
+                *operands, values, values.numel(), **OF_BINOMIALS
+            )
+    return values

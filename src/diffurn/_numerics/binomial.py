@@ -1,0 +1,174 @@
+"""The binomial law in forms that stay accurate for populations of billions.
+
+`lgamma` differences lose everything there: log C(10⁹, x) is about 10⁹, so its rounding alone is
+10⁻⁷. Loader's saddle-point form (C. Loader, *Fast and Accurate Computation of Binomial
+Probabilities*, 2000) has no large terms.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import softplus
+
+from diffurn._kernels.dispatch import in_one_launch
+from diffurn._numerics.autograd import ClosedForm
+
+_STIRLING_FROM = 16.0
+# log Γ(x+1) = x log x - x + ½ log 2πx + Σ_k STIRLING[k] x^-(2k+1)
+_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+
+
+def _horner(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
+    value = torch.full_like(x, coefficients[-1])
+    for coefficient in reversed(coefficients[:-1]):
+        value = value * x + coefficient
+    return value
+
+
+def stirling_remainder(x: Tensor) -> Tensor:
+    """log Γ(x+1) - x log x + x for real x ≥ 0, with the value 0 at 0."""
+    small = x.clamp(max=_STIRLING_FROM)
+    by_lgamma = torch.lgamma(small + 1) - torch.xlogy(small, small) + small
+    large = x.clamp(min=_STIRLING_FROM)
+    by_series = 0.5 * torch.log(2 * math.pi * large) + _horner(_STIRLING, large**-2) / large
+    return torch.where(x < _STIRLING_FROM, by_lgamma, by_series)
+
+
+# Σ_j v^(2j) / (2j+1), j ≥ 1, good to rounding for |v| ≤ 0.1
+_ATANH = tuple(1 / (2 * j + 1) for j in range(1, 9))
+
+
+def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tensor) -> Tensor:
+    """x log(x / M) + M - x ≥ 0 for a count x and its expectation M (Loader's ``bd0``), without
+    cancellation near x = M.
+
+    The caller may know `difference`, x - M, better than a subtraction does; `log_expected` is used
+    far from M, where M itself may have underflowed.
+    """
+    v = difference / (x + expected).clamp(min=torch.finfo(x.dtype).tiny)
+    near = difference * v + 2 * x * v**3 * _horner(_ATANH, v * v)
+    far = (
+        torch.where(
+            x > 0, x * (torch.log(x.clamp(min=torch.finfo(x.dtype).tiny)) - log_expected), 0.0
+        )
+        - difference
+    )
+    return torch.where(v.abs() <= 0.1, near, far)
+
+
+def binomial_variance(size: Tensor, log_odds: Tensor) -> Tensor:
+    """m p (1 - p) with p = σ(log_odds), relatively accurate also where p is all but one."""
+    return size * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)
+
+
+def typical_log_odds(count: Tensor, size: Tensor) -> Tensor:
+    """Log-odds under which a count is typical; finite where it is none or all."""
+    return torch.log((count + 0.5) / (size - count + 0.5))
+
+
+def _log_sigmoid(x: Tensor) -> Tensor:
+    """log σ(x); torch's own starts threads for the smallest tensor."""
+    return -softplus(-x, threshold=50)
+
+
+@in_one_launch("fisher.binomial_log_pmf")
+def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+    log_size = torch.log(size.clamp(min=1))
+    outside = (x < 0) | (x > size)  # False for NaN, which is to stay NaN
+    x = torch.where(outside, 0.0, x)
+    failures = size - x
+    expected, expected_failures = size * torch.sigmoid(log_odds), size * torch.sigmoid(-log_odds)
+    difference = torch.where(
+        log_odds < 0, x - expected, expected_failures - failures
+    )  # of the smaller pair, which is sharper
+    value = (
+        stirling_remainder(size)
+        - stirling_remainder(x)
+        - stirling_remainder(failures)
+        - deviance(x, expected, log_size + _log_sigmoid(log_odds), difference)
+        - deviance(failures, expected_failures, log_size + _log_sigmoid(-log_odds), -difference)
+    )
+    return torch.where(outside, -torch.inf, value)
+
+
+class _BinomialLogPmf(ClosedForm):
+    @staticmethod
+    def forward(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+        return _log_pmf(x, size, log_odds)
+
+    @staticmethod
+    def _slope_in_x(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+        return log_odds - torch.digamma(x + 1) + torch.digamma(size - x + 1)
+
+    @staticmethod
+    def _slope_in_log_odds(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+        return x - size * torch.sigmoid(log_odds)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
+        in_x = (
+            grads[0] * _BinomialLogPmf._slope_in_x(*ctx.saved_tensors)
+            if ctx.needs_input_grad[0]
+            else None
+        )
+        in_log_odds = (
+            grads[0] * _BinomialLogPmf._slope_in_log_odds(*ctx.saved_tensors)
+            if ctx.needs_input_grad[2]
+            else None
+        )
+        return in_x, None, in_log_odds
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        in_x = tangents[0] * _BinomialLogPmf._slope_in_x(*ctx.saved_tensors)
+        return in_x + tangents[2] * _BinomialLogPmf._slope_in_log_odds(*ctx.saved_tensors)
+
+
+def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+    r"""log of :math:`\binom{m}{x} p^x (1-p)^{m-x}` with p = σ(log_odds), for real 0 ≤ x ≤ m by the
+    gamma function; -inf outside.
+
+    Differentiable, to any order, in x and in the log-odds.
+
+    Example:
+        >>> x, size, log_odds = (torch.tensor(v, dtype=torch.float64) for v in (5.0e8, 1.0e9, 0.0))
+        >>> print(f"{binomial_log_pmf(x, size, log_odds):.12f}")  # ≈ -½ log(πm/2)
+        -10.587424271368
+    """
+    return _BinomialLogPmf.of(*torch.broadcast_tensors(x, size, log_odds))
+
+
+class _BernoulliKL(ClosedForm):
+    @staticmethod
+    def forward(log_odds: Tensor, other: Tensor) -> Tensor:
+        p, other_p, q, other_q = (torch.sigmoid(x) for x in (log_odds, other, -log_odds, -other))
+        difference = torch.where(log_odds < 0, p - other_p, other_q - q)
+        return deviance(p, other_p, _log_sigmoid(other), difference) + deviance(
+            q, other_q, _log_sigmoid(-other), -difference
+        )
+
+    @staticmethod
+    def _slopes(log_odds: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
+        p, q = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
+        return p * q * (log_odds - other), torch.sigmoid(other) - p
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        first, second = _BernoulliKL._slopes(*ctx.saved_tensors)
+        return grads[0] * first, grads[0] * second
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        first, second = _BernoulliKL._slopes(*ctx.saved_tensors)
+        return tangents[0] * first + tangents[1] * second
+
+
+def bernoulli_kl(log_odds: Tensor, other: Tensor) -> Tensor:
+    """KL(Bernoulli(σ(log_odds)) ‖ Bernoulli(σ(other))), accurate also where the two almost
+    agree.
+    """
+    return _BernoulliKL.of(*torch.broadcast_tensors(log_odds, other))

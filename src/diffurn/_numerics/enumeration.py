@@ -1,0 +1,33 @@
+"""All possible outcomes of small urns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+
+def enumerate_counts(group_sizes: Sequence[int], draws: int, limit: int) -> Tensor | None:
+    """Every outcome in lexicographic order, an int64 tensor ``(outcomes, c)``; None if there are
+    more than `limit`.
+
+    Example:
+        >>> enumerate_counts([2, 1, 1], draws=2, limit=100).tolist()
+        [[0, 1, 1], [1, 0, 1], [1, 1, 0], [2, 0, 0]]
+    """
+    prefixes = torch.zeros(1, 0, dtype=torch.int64)
+    left = torch.tensor([draws])
+    for i, size in enumerate(group_sizes):
+        lowest = (left - sum(group_sizes[i + 1 :])).clamp(min=0)
+        choices = left.clamp(max=size) - lowest + 1
+        if (
+            choices.sum() > limit
+        ):  # every prefix can be completed, so there are at least as many outcomes
+            return None
+        parent = torch.repeat_interleave(torch.arange(len(left)), choices)
+        first_of_parent = (choices.cumsum(0) - choices)[parent]
+        count = lowest[parent] + torch.arange(len(parent)) - first_of_parent
+        prefixes = torch.cat([prefixes[parent], count.unsqueeze(-1)], -1)
+        left = left[parent] - count
+    return prefixes

@@ -1,0 +1,1 @@
+"""Wallenius' law: probabilities, moments, marginals and draws."""

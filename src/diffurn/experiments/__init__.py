@@ -1,1 +1,0 @@
-"""Measurements and reproductions, one readable module each; they need the extra ``diffurn[experiments]``."""

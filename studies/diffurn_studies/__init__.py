@@ -1,0 +1,1 @@
+"""The paper's experiments: one package per study, and the harness that runs them."""

@@ -1,0 +1,1 @@
+"""Learning weights through a categorical relaxation."""

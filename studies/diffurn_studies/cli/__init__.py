@@ -1,0 +1,1 @@
+"""The commands `diffurn reproduce` and `diffurn report`."""

@@ -1,0 +1,1 @@
+"""Deep clustering with a prior on the sizes of clusters."""

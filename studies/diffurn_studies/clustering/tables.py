@@ -1,0 +1,202 @@
+"""The tables of the clustering study, made from its records alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from diffurn_studies.clustering.priors import prior_named
+from diffurn_studies.clustering.records import (
+    REDUCED,
+    Model,
+    Records,
+    class_counts,
+    models_of,
+    select,
+    version_name,
+)
+from diffurn_studies.harness.paper import paper
+from diffurn_studies.harness.tables import Table, mean_and_deviation, with_deviation
+
+METRICS = {"accuracy": "accuracy (%)", "nmi": "NMI (%)", "ari": "ARI (%)"}
+
+
+def tables(records: Records, options: Any) -> list[Table]:
+    """Every table of the study.
+
+    Args:
+        records: by unit.
+        options: of the experiment.
+    """
+    models = models_of(records)
+    return [
+        _comparison(models, options),
+        _claim(models, class_counts(records), options),
+        _every_run(models),
+    ]
+
+
+def _finals(models: Iterable[Model], version: float, prior: str) -> list[dict[str, Any]]:
+    """Where the models of one version and prior ended, by seed; those that broke down as they were
+    last seen.
+    """
+    return [model["final"] for model in select(models, version, prior)]
+
+
+def _papers(version: float, metric: str, prior: str) -> str | None:
+    stated = (
+        paper("clustering")["by_dataset"]
+        .get(version_name(version), {})
+        .get(metric, {})
+        .get(prior.partition("-")[0])
+    )
+    return None if stated is None else with_deviation(**stated, digits=1)
+
+
+def _comparison(models: Sequence[Model], options: Any) -> Table:
+    rows = []
+    for version in options.versions:
+        for prior in options.priors:
+            ends = _finals(models, version, prior)
+            row: list[Any] = [version_name(version), prior]
+            for metric in METRICS:
+                row += [
+                    mean_and_deviation([100 * end[metric] for end in ends], digits=1),
+                    _papers(version, metric, prior) if options.dataset == "mnist" else None,
+                ]
+            rows.append(row)
+    columns = [
+        "data",
+        "prior",
+        *(heading for metric in METRICS.values() for heading in (metric, "paper")),
+    ]
+    start = (
+        "VaDE's released autoencoder"
+        if options.pretrained
+        else "an autoencoder of our own for every version and seed"
+    )
+    shared = (
+        f" whose items share an urn with {options.mixture_balls:g} N balls of each cluster,"
+        if options.mixture_balls
+        else ""
+    )
+    held = (
+        f" Cluster weights are learned after epoch {options.held_epochs}."
+        if options.held_epochs
+        else ""
+    )
+    notes = [
+        f"{options.dataset}, test part; mean ± standard deviation of {options.seeds} seeds after "
+        f"{options.epochs} epochs, from {start} "
+        f"and a Gaussian mixture{shared} fitted to its latents of the training part.{held}",
+        "Digits 0 to 4 are reduced, in the training and the test part alike.",
+        "The hypergeometric prior is the law of the counts, which is not normalised over "
+        "assignments, unless its name says assignments.",
+    ]
+    return Table("Clustering: three priors over the assignments", columns, rows, notes)
+
+
+def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options: Any) -> Table:
+    """Is the hypergeometric prior ahead of the categorical one, and do its cluster sizes follow the
+    classes?
+    """
+    rows = []
+    for version in options.versions:
+        rival = [end["accuracy"] for end in _finals(models, version, "categorical")]
+        for prior in options.priors:
+            ends = _finals(models, version, prior)
+            own = [end["accuracy"] for end in ends]
+            ahead = (
+                None
+                if prior == "categorical" or not rival
+                else 100 * (sum(own) - sum(rival)) / len(own)
+            )
+            wins = (
+                None
+                if ahead is None
+                else f"{sum(a > b for a, b in zip(own, rival, strict=True))} of {len(own)}"
+            )
+            row: list[Any] = [
+                version_name(version),
+                prior,
+                None if ahead is None else f"{round(ahead, 1) + 0.0:+.1f}",
+                wins,
+            ]  # never -0.0
+            learned = prior_named(prior).learned
+            for name in ("sizes", "shares", "weights"):
+                row.append(
+                    " ".join(f"{end['correlation'][name]:.2f}" for end in ends)
+                    if name == "sizes" or learned
+                    else None
+                )
+            expected = " ".join(f"{100 * _reduced_share(end):.1f}" for end in ends)
+            rows.append(
+                [
+                    *row,
+                    f"{_true_reduced_percent(counts[version_name(version)]):.1f}",
+                    expected if learned else None,
+                ]
+            )
+    columns = [
+        "data",
+        "prior",
+        "ahead of categorical (points)",
+        "seeds ahead",
+        "r of sizes",
+        "r of mean/n",
+        "r of π",
+    ]
+    columns += ["digits 0 to 4 (%)", "their mean/n (%)"]
+    notes = [
+        "r: correlation, run by run, of the clusters' sizes (on the test part), of the prior's "
+        "mean/n and of the learned π with the "
+        "frequencies of the classes they are matched to. For independent samples mean/n is π; in "
+        "an urn of few balls π are odds.",
+        "Digits 0 to 4: their part of the test data, and of mean/n, run by run.",
+        "Seeds ahead counts models that beat the categorical model that started from the same "
+        "mixture and saw the same batches.",
+    ]
+    return Table("Clustering: the claim under test", columns, rows, notes)
+
+
+def _reduced_share(final: dict[str, Any]) -> float:
+    """The part of a batch that the prior expects in the clusters of the reduced classes."""
+    return float(
+        sum(
+            share
+            for share, matched in zip(final["shares"], final["classes"], strict=True)
+            if matched in REDUCED
+        )
+    )
+
+
+def _true_reduced_percent(counts: Sequence[int]) -> float:
+    return 100 * sum(counts[label] for label in REDUCED) / sum(counts)
+
+
+def _every_run(models: Sequence[Model]) -> Table:
+    rows = []
+    for model in models:
+        final, stopped = model["final"], model["stopped_after"]
+        row: list[Any] = [
+            version_name(model["version"]),
+            model["prior"],
+            model["seed"],
+            f"{100 * model['accuracy'][0]:.1f}",
+        ]
+        row += [f"{100 * final[metric]:.1f}" for metric in METRICS]
+        row += [
+            " ".join(str(size) for size in sorted(final["sizes"])),
+            None if stopped is None else f"broke down in epoch {stopped}",
+        ]
+        rows.append(row)
+    columns = [
+        "data",
+        "prior",
+        "seed",
+        "accuracy of the mixture (%)",
+        *METRICS.values(),
+        "cluster sizes",
+        "note",
+    ]
+    return Table("Clustering: every run", columns, rows)

@@ -1,0 +1,132 @@
+"""Tables as plain data: the experiments fill them, the terminal and the report show them."""
+
+from __future__ import annotations
+
+import math
+import re
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from diffurn_studies.harness.kinds import CELL, TEXT, entries, list_of
+
+if TYPE_CHECKING:
+    import rich.table
+
+Cell = str | int | float | bool | None
+_LOOKS_LIKE_A_NUMBER = re.compile(r"[-−+±<>≤≥~≈]?\s*[\d.]")
+
+
+@dataclass(frozen=True)
+class Table:
+    """A titled table.
+
+    Args:
+        title: what it shows.
+        columns: their headings; the report sets columns called ``paper`` and ``difference`` apart.
+        rows: one cell a column: a string as it is, a float with four digits, None for "nothing to
+            say here".
+        notes: sentences below the table.
+
+    Example:
+        >>> rows, notes = [["fair", 0.50213, 0.5]], ["A thousand tosses."]
+        >>> table = Table("Heads", ["coin", "ours", "paper"], rows, notes)
+        >>> [text(cell) for cell in table.rows[0]]
+        ['fair', '0.5021', '0.5']
+    """
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[Cell]]
+    notes: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        for row in self.rows:
+            if len(row) != len(self.columns):
+                raise ValueError(
+                    f"a row of table {self.title!r} has {len(row)} cells for {len(self.columns)} "
+                    f"columns: {list(row)}"
+                )
+
+    def is_numeric(self, column: int) -> bool:
+        """Whether a column reads best aligned to the right."""
+        cells = [text(row[column]) for row in self.rows if not _is_empty(row[column])]
+        return bool(cells) and all(_LOOKS_LIKE_A_NUMBER.match(cell) for cell in cells)
+
+    def as_json(self) -> dict[str, Any]:
+        rows = [[text(cell) if _is_unbounded(cell) else cell for cell in row] for row in self.rows]
+        return {
+            "title": self.title,
+            "columns": list(self.columns),
+            "rows": rows,
+            "notes": list(self.notes),
+        }
+
+    @classmethod
+    def from_json(cls, content: Any) -> Table:
+        """From what `as_json` gave; for anything else a ValueError."""
+        return cls(
+            *entries(
+                content,
+                title=TEXT,
+                columns=list_of(TEXT),
+                rows=list_of(list_of(CELL)),
+                notes=list_of(TEXT),
+            )
+        )
+
+    def as_rich(self) -> rich.table.Table:
+        from rich import box
+        from rich.markup import escape
+        from rich.table import Table as RichTable
+
+        notes = escape("\n".join(self.notes)) or None
+        shown = RichTable(
+            title=escape(self.title), box=box.SIMPLE_HEAD, caption=notes, caption_justify="left"
+        )
+        for index, column in enumerate(self.columns):
+            shown.add_column(
+                escape(column),
+                justify="right" if self.is_numeric(index) else "left",
+                overflow="fold",
+            )
+        for row in self.rows:
+            shown.add_row(*(escape(text(cell)) for cell in row))
+        return shown
+
+
+def text(cell: Cell) -> str:
+    """A cell as people read it."""
+    if isinstance(cell, bool):
+        return "yes" if cell else "no"
+    if _is_empty(cell):
+        return "–"
+    if _is_unbounded(cell):
+        return "∞" if cell == math.inf else "−∞"
+    return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
+
+
+def mean_and_deviation(values: Sequence[float], digits: int = 2, tight: bool = False) -> str | None:
+    """The deviation is that of a sample, as of a few seeds; tight is for tables of many columns.
+
+    Example:
+        >>> mean_and_deviation([1.0, 2.0, 3.0]), mean_and_deviation([1.0], digits=1)
+        ('2.00 ± 1.00', '1.0')
+    """
+    if len(values) < 2:
+        return f"{values[0]:.{digits}f}" if values else None
+    return with_deviation(statistics.fmean(values), statistics.stdev(values), digits, tight)
+
+
+def with_deviation(mean: float, deviation: float, digits: int, tight: bool = False) -> str:
+    return f"{mean:.{digits}f}{'±' if tight else ' ± '}{deviation:.{digits}f}"
+
+
+def _is_empty(cell: Cell) -> bool:
+    return cell is None or cell == "–" or (isinstance(cell, float) and math.isnan(cell))
+
+
+def _is_unbounded(cell: Cell) -> bool:
+    """Floats that JSON has no number for."""
+    return isinstance(cell, float) and not math.isfinite(cell)

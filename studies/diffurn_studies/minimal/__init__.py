@@ -1,0 +1,1 @@
+"""Learning the weights of one urn from its counts by gradient descent."""

@@ -1,0 +1,1 @@
+"""Weakly supervised learning from pairs of images that share factors."""

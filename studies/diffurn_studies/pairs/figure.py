@@ -1,0 +1,503 @@
+"""The figures of the pairs study, made from its records alone."""
+
+from __future__ import annotations
+
+import statistics
+import textwrap
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from matplotlib.figure import Figure
+from matplotlib.lines import Line2D
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from diffurn_studies.harness.drawing import COLOURS, curves, legend_below, plain
+from diffurn_studies.harness.pictures import unpacked
+from diffurn_studies.pairs.records import (
+    VARIED,
+    Ablation,
+    Model,
+    ablations,
+    counts_of,
+    family,
+    fixed_settings,
+    joined,
+    known,
+    mean_independent,
+    methods_of,
+    plain_number,
+    references_of,
+    seed_means,
+    select,
+    settings_of,
+    shown,
+    shown_shared,
+)
+
+MARKERS = "osD^vPX"
+LINES = ("-", (0, (5, 1)), (0, (1, 1)))  # for more methods than colours
+REFERENCES: dict[str, dict[str, Any]] = {
+    "best constant": {"color": "black", "linestyle": ":"},
+    "ω = 1": {"color": "grey", "linestyle": "-."},
+    "oracle": {"color": "black", "linestyle": "--"},
+}
+ESTIMATE, INDEPENDENT = r"$\hat{s}$", r"$\hat{k}$"  # a hat over a k needs more than a font
+PICTURED = 4  # methods side by side
+LARGEST = 2  # the traversals go from −2 to 2
+
+
+def figures(records: Mapping[str, Mapping[str, Any]], options: Any) -> dict[str, Figure]:
+    """Every figure of the study that its records have something for.
+
+    Args:
+        records: by unit.
+        options: of the experiment.
+    """
+    models = joined(records)
+    if not models:
+        return {}
+    made = {
+        "pairs-shared": shared_factors(models, options.latent),
+        "pairs-training": training(models, options.latent),
+        "pairs-profile": profile(models),
+    }
+    if found := ablations(models):
+        made["pairs-ablation"] = ablation(found)
+    if pictured := _pictured(models):
+        made["pairs-reconstructions"] = reconstructions(pictured)
+        made["pairs-traversals"] = traversals(pictured, options.latent)
+    return made
+
+
+def _styles(models: Iterable[Model]) -> dict[str, dict[str, Any]]:
+    """Colour, mark and line of each method, the same in every figure."""
+    return {method: _style(place) for place, method in enumerate(methods_of(models))}
+
+
+def _style(place: int) -> dict[str, Any]:
+    return {
+        "color": COLOURS[place % len(COLOURS)],
+        "marker": MARKERS[place % len(MARKERS)],
+        "linestyle": LINES[place // len(COLOURS) % len(LINES)],
+    }
+
+
+def _deviation(values: Sequence[float]) -> float:
+    return statistics.stdev(values) if len(values) > 1 else 0.0
+
+
+def shared_factors(models: Sequence[Model], latents: int) -> Figure:
+    """The paper's figure, MSE(s, ŝ) by s; beside it the error that a perfect model can avoid; and
+    k̂ as it is.
+    """
+    factors = models[0]["factors"]
+    figure = Figure(figsize=(13.5, 5.2), layout="constrained", dpi=160)
+    left, middle, right = figure.subplots(1, 3)
+    places = _places(models)
+    _errors(left, models, places, "shared_error", latents)
+    _errors(middle, models, places, "independent_error", latents)
+    left.set_title(f"MSE(s, {ESTIMATE}), as in the paper", size=11)
+    middle.set_title(f"MSE({factors}−s, {INDEPENDENT}), 0 for a perfect model", size=11)
+    for panel in (left, middle):
+        panel.set_xlabel("s, factors that are shared", size=10)
+        panel.set_ylabel("mean squared error (root scale)", size=10)
+    _independent(right, models, latents)
+    right.set_title(f"independent latents {INDEPENDENT} of {latents}", size=11)
+    handles = [
+        Line2D([], [], **style, markersize=6, label=shown(method))
+        for method, style in _styles(models).items()
+    ]
+    handles += [
+        Line2D([], [], **style, label=f"reference: {name}") for name, style in REFERENCES.items()
+    ]
+    if None in settings_of(models):
+        handles.append(
+            Line2D(
+                [],
+                [],
+                color="grey",
+                marker="o",
+                fillstyle="none",
+                linestyle="--",
+                label="random s, by the true s of the pair",
+            )
+        )
+    legend_below(figure, handles, 3)
+    return figure
+
+
+def _places(models: Sequence[Model]) -> dict[int | None, float]:
+    """Where each s stands on the axis; random s apart, at the right."""
+    fixed = fixed_settings(models)
+    return {
+        shared: max(fixed, default=0) + 1.5 if shared is None else float(shared)
+        for shared in settings_of(models)
+    }
+
+
+def _errors(
+    panel: Any, models: Sequence[Model], places: Mapping[int | None, float], name: str, latents: int
+) -> None:
+    _by_setting(panel, models, places, name)
+    references = {shared: references_of(models, shared, latents) for shared in places}
+    for reference, style in REFERENCES.items():
+        values = {
+            shared: getattr(found[reference], name) for shared, found in references.items() if found
+        }
+        for settings in _apart(values):
+            where, heights = (
+                [places[shared] for shared in settings],
+                [values[shared] for shared in settings],
+            )
+            if len(where) == 1:  # a line needs two ends
+                where, heights = [where[0] - 0.4, where[0] + 0.4], heights * 2
+            panel.plot(where, heights, **style, linewidth=1.2, zorder=1)
+    panel.set_xticks(list(places.values()), [shown_shared(shared) for shared in places])
+    panel.set_xlim(min(places.values()) - 0.5, max(places.values()) + 0.5)
+    panel.set_yscale("function", functions=(_root, _square))
+    panel.set_yticks([number**2 for number in range(latents + 1)])
+    panel.set_ylim(-0.05, max(1.0, panel.dataLim.y1) * 1.08)
+    plain(panel)
+
+
+def _root(values: Any) -> Any:
+    return np.sign(values) * np.sqrt(np.abs(values))  # bars may reach below zero
+
+
+def _square(values: Any) -> Any:
+    return np.sign(values) * np.square(values)
+
+
+def _by_setting(
+    panel: Any, models: Sequence[Model], places: Mapping[int | None, float], name: str
+) -> None:
+    """Mean and deviation of every method by s; the fixed s connected, the random one on its own."""
+    styles = _styles(models)
+    for index, (method, style) in enumerate(styles.items()):
+        aside = 0.06 * (
+            index - (len(styles) - 1) / 2
+        )  # so that equal values do not hide one another
+        found = {
+            shared: values
+            for shared in places
+            if (values := known(select(models, shared, method), name))
+        }
+        for settings in _apart(found):
+            where = [places[shared] + aside for shared in settings]
+            means, deviations = (
+                [statistics.fmean(found[shared]) for shared in settings],
+                [_deviation(found[shared]) for shared in settings],
+            )
+            panel.errorbar(
+                where,
+                means,
+                deviations,
+                **style,
+                markersize=6,
+                linewidth=1.3,
+                capsize=2,
+                elinewidth=1,
+            )
+
+
+def _apart(settings: Iterable[int | None]) -> list[list[int | None]]:
+    """Fixed and random s, which no line connects."""
+    kinds = [
+        [shared for shared in settings if (shared is None) is random] for random in (False, True)
+    ]
+    return [kind for kind in kinds if kind]
+
+
+def _independent(panel: Any, models: Sequence[Model], latents: int) -> None:
+    factors = models[0]["factors"]
+    panel.plot([0, factors], [0, factors], **REFERENCES["oracle"], linewidth=1.2, zorder=1)
+    panel.axhline(latents / 2, **REFERENCES["ω = 1"], linewidth=1.2, zorder=1)
+    _by_setting(
+        panel,
+        models,
+        {shared: float(factors - shared) for shared in fixed_settings(models)},
+        "independent",
+    )
+    for method, style in _styles(models).items():
+        random = counts_of(select(models, None, method))
+        numbers = [mean_independent(counts) for counts in random.values()]
+        hollow = {**style, "linestyle": "--", "fillstyle": "none"}
+        panel.plot(
+            [factors - shared for shared in random], numbers, **hollow, markersize=6, linewidth=1
+        )
+    panel.set(
+        xlim=(-0.3, factors + 0.3),
+        ylim=(-0.3, latents + 0.3),
+        xticks=range(factors + 1),
+        yticks=range(latents + 1),
+    )
+    panel.set_xlabel(f"{factors}−s, factors that differ", size=10)
+    panel.set_ylabel(f"mean {INDEPENDENT}", size=10)
+    plain(panel)
+
+
+def _columns(
+    models: Sequence[Model], rows: int, height: float
+) -> tuple[Figure, Any, list[int | None]]:
+    """A figure with a column for each s."""
+    settings = settings_of(models)
+    figure = Figure(
+        figsize=(max(3.1 * len(settings), 6) + 0.6, height), layout="constrained", dpi=160
+    )
+    panels = figure.subplots(rows, len(settings), sharex=True, sharey="row", squeeze=False)
+    for panel in panels.ravel():
+        plain(panel)
+    for panel, shared in zip(panels[0], settings, strict=True):
+        panel.set_title("random s" if shared is None else f"s = {shared}", size=11)
+    return figure, panels, settings
+
+
+def _method_legend(figure: Figure, models: Sequence[Model], truth: str) -> None:
+    styles = {method: {**style, "marker": ""} for method, style in _styles(models).items()}
+    handles = [
+        Line2D([], [], **style, linewidth=2, label=shown(method))
+        for method, style in styles.items()
+    ]
+    handles.append(Line2D([], [], color="grey", linewidth=0.7, label="each seed"))
+    if fixed_settings(models):
+        handles.append(Line2D([], [], color="black", linestyle="--", linewidth=1.2, label=truth))
+    legend_below(figure, handles, 2 if len(settings_of(models)) < 4 else 3)
+
+
+def training(models: Sequence[Model], latents: int) -> Figure:
+    """Mean k̂ and the loss over the steps of training: every model a thin line, means thick; the
+    first losses are above the panels.
+    """
+    figure, panels, settings = _columns(models, rows=2, height=6.4)
+    factors, last = models[0]["factors"], _last_step(models)
+    for column, shared in zip(panels.T, settings, strict=True):
+        for method, style in _styles(models).items():
+            for panel, name in zip(column, ("independent", "loss"), strict=True):
+                found = [
+                    (model["curve"]["step"], np.array(model["curve"][name], float))
+                    for model in select(models, shared, method)
+                ]
+                curves(panel, found, **{**style, "marker": ""})
+        if shared is not None:
+            column[0].axhline(factors - shared, **REFERENCES["oracle"], linewidth=1.2, zorder=1)
+        column[1].set_xlabel("step", size=10)
+        column[1].set_xticks([0, last // 2, last], [f"{step:,}" for step in (0, last // 2, last)])
+    panels[0, 0].set_ylabel(f"mean {INDEPENDENT}", size=10)
+    panels[1, 0].set_ylabel("loss (nats)", size=10)
+    panels[0, 0].set_ylim(-0.03 * latents, 1.03 * latents)
+    panels[1, 0].set_ylim(_later_losses(models))
+    panels[1, 0].yaxis.set_major_formatter(FuncFormatter(lambda loss, _: f"{loss:,g}"))
+    _method_legend(figure, models, f"factors that differ, {factors}−s")
+    return figure
+
+
+def _last_step(models: Sequence[Model]) -> int:
+    return max((step for model in models for step in model["curve"]["step"]), default=0)
+
+
+def _later_losses(models: Sequence[Model]) -> tuple[float, float]:
+    """Where the losses are after the first twentieth of training; the few largest may be those of a
+    model that breaks down.
+    """
+    points = [
+        point
+        for model in models
+        for point in zip(model["curve"]["step"], model["curve"]["loss"], strict=True)
+    ]
+    losses = [loss for step, loss in points if step >= _last_step(models) / 20 and loss is not None]
+    lowest, highest = np.quantile(losses, (0, 0.98)) if losses else (0.0, 1.0)
+    margin = 0.05 * (highest - lowest) or 1.0
+    return lowest - margin, highest + margin
+
+
+def profile(models: Sequence[Model]) -> Figure:
+    """What the trained models would lose or gain by another k̂: the loss with k̂ fixed, above each
+    model's own minimum.
+    """
+    figure, panels, settings = _columns(models, rows=1, height=4.4)
+    factors = models[0]["factors"]
+    for panel, shared in zip(panels[0], settings, strict=True):
+        for method, style in _styles(models).items():
+            own = [
+                np.array(model["final"]["profile"])
+                for model in select(models, shared, method)
+                if model["final"] is not None
+            ]
+            above = [losses - losses.min() for losses in own]
+            for losses in above:
+                panel.plot(losses, color=style["color"], linewidth=0.7, alpha=0.6)
+            if above:
+                panel.plot(np.mean(above, 0), **style, linewidth=2, markersize=4)
+        if shared is not None:
+            panel.axvline(factors - shared, **REFERENCES["oracle"], linewidth=1.2, zorder=1)
+        panel.set_xlabel(f"{INDEPENDENT}, fixed", size=10)
+        panel.xaxis.set_major_locator(MaxNLocator(6, integer=True))
+    panels[0, 0].set_yscale("symlog", linthresh=1)
+    panels[0, 0].set_ylim(bottom=-0.15)
+    panels[0, 0].yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:,g}"))
+    panels[0, 0].set_ylabel("loss above its minimum (nats)", size=10)
+    _method_legend(figure, models, f"factors that differ, {factors}−s")
+    return figure
+
+
+def ablation(found: Sequence[Ablation]) -> Figure:
+    """Loss and errors against learning rate, final temperature and β: means over s, ± their
+    deviation over seeds.
+    """
+    factors = next(iter(found[0].models.values()))[0]["factors"]
+    rows = {
+        "loss": "loss (nats)",
+        "independent_error": f"MSE({factors}−s, {INDEPENDENT})",
+        "shared_error": f"MSE(s, {ESTIMATE})",
+    }
+    varied = [name for name in VARIED if any(each.varied == name for each in found)]
+    figure = Figure(figsize=(max(4.2 * len(varied), 6), 7.6), layout="constrained", dpi=160)
+    panels = figure.subplots(len(rows), len(varied), sharex="col", sharey="row", squeeze=False)
+    for column, name in zip(panels.T, varied, strict=True):
+        own = [each for each in found if each.varied == name]
+        for panel, measured in zip(column, rows, strict=True):
+            for place, each in enumerate(own):
+                _ablated(panel, each, measured, place)
+            plain(panel)
+        values = sorted({value for each in own for value in each.models})
+        column[-1].set_xscale("log" if values[0] > 0 else "linear")
+        column[-1].set_xticks(values, [plain_number(value) for value in values])
+        column[-1].minorticks_off()
+        column[-1].set_xlabel(
+            {
+                "learning_rate": "learning rate",
+                "final_temperature": "final temperature τ",
+                "beta": "β",
+            }[name],
+            size=10,
+        )
+        column[0].legend(loc="lower left", bbox_to_anchor=(0, 1), frameon=False, fontsize=8)
+    for panel, label in zip(panels[:, 0], rows.values(), strict=True):
+        panel.set_ylabel(label, size=10)
+    return figure
+
+
+def _ablated(panel: Any, found: Ablation, measured: str, place: int) -> None:
+    by_value = {
+        value: [mean[measured] for mean in seed_means(models, [measured])]
+        for value, models in found.models.items()
+    }
+    by_value = {value: figures for value, figures in by_value.items() if figures}
+    means, deviations = (
+        [statistics.fmean(each) for each in by_value.values()],
+        [_deviation(each) for each in by_value.values()],
+    )
+    where = [
+        value * 1.05**place for value in by_value
+    ]  # so that equal values do not hide one another
+    label = f"{shown(found.method)}: {found.held}"
+    panel.errorbar(
+        where,
+        means,
+        deviations,
+        **_style(place),
+        label=label,
+        markersize=6,
+        linewidth=1.3,
+        capsize=3,
+        elinewidth=1,
+    )
+
+
+def _pictured(models: Sequence[Model]) -> list[Model]:
+    """A model of each of a few methods, at the s in the middle of those for which most methods have
+    pictures.
+    """
+    by_shared: dict[int | None, dict[str, Model]] = {}
+    for model in models:
+        if model.get("pictures") is not None:
+            by_shared.setdefault(model["shared"], {}).setdefault(model["method"], model)
+    if not by_shared:
+        return []
+    most = max(map(len, by_shared.values()))
+    best = [shared for shared in settings_of(models) if len(by_shared.get(shared, {})) == most]
+    own = by_shared[best[len(best) // 2]]
+    chosen = sorted(own, key=lambda method: _rank(method, list(own)))[:PICTURED]
+    return [model for method, model in own.items() if method in chosen]
+
+
+def _rank(method: str, methods: Sequence[str]) -> tuple[bool, ...]:
+    """The first of each family before others, the one that is told everything last."""
+    is_first = method == next(each for each in methods if family(each) == family(method))
+    return family(method) == "oracle", not is_first, family(method) != "hypergeometric"
+
+
+def _mosaic(pictures: np.ndarray, gap: int = 3) -> np.ndarray:
+    """Pictures (rows, columns, H, W, C) as one, on white."""
+    rows, columns, height, width, channels = pictures.shape
+    whole = np.full((rows, height + gap, columns, width + gap, channels), 255, dtype=np.uint8)
+    whole[:, :height, :, :width] = pictures.transpose(0, 2, 1, 3, 4)
+    flat = whole.reshape(rows * (height + gap), columns * (width + gap), channels)
+    return flat[:-gap, :-gap]
+
+
+def _decoded(model: Model, kind: str, *leading: int) -> np.ndarray:
+    return unpacked(model["pictures"][kind], *model["shape"][:2]).reshape(*leading, *model["shape"])
+
+
+def _show(
+    panel: Any, pictures: np.ndarray, rows: Sequence[str], columns: Mapping[int, str]
+) -> None:
+    """A mosaic with a label for each row and for some columns."""
+    gap, (height, width) = 3, pictures.shape[2:4]
+    panel.imshow(_mosaic(pictures, gap), interpolation="nearest", cmap="gray")
+    panel.set_yticks(
+        [(height + gap) * place + height / 2 for place in range(len(rows))], rows, size=8
+    )
+    panel.set_xticks(
+        [(width + gap) * place + width / 2 for place in columns], list(columns.values()), size=8
+    )
+    panel.tick_params(length=0)
+    panel.spines[:].set_visible(False)
+
+
+def reconstructions(models: Sequence[Model]) -> Figure:
+    """Test pairs, the same for all models, and what each makes of them."""
+    figure = Figure(figsize=(12.4, 0.86 * (len(models) + 1) + 0.9), layout="constrained", dpi=160)
+    found = [
+        _decoded(model, "pairs", -1, 2, 2) for model in models
+    ]  # pairs, picture or decoded, views
+    names = ["picture", *(textwrap.fill(shown(model["method"]), 28) for model in models)]
+    for view, panel in enumerate(figure.subplots(1, 2)):
+        rows = np.stack([found[0][:, 0, view], *(own[:, 1, view] for own in found)])
+        _show(panel, rows, names if view == 0 else [], {})
+        panel.set_title(f"view {view + 1}", size=10)
+    figure.suptitle(f"test pairs and their reconstructions, {_about(models[0])}", size=11)
+    return figure
+
+
+def traversals(models: Sequence[Model], latents: int) -> Figure:
+    """What each latent changes in a picture."""
+    figure = Figure(
+        figsize=(3.6 * len(models) + 0.4, 0.5 * latents + 0.9), layout="constrained", dpi=160
+    )
+    for number, (panel, model) in enumerate(
+        zip(figure.subplots(1, len(models), squeeze=False)[0], models, strict=True)
+    ):
+        pictures = _decoded(model, "traversals", latents, -1)
+        last = pictures.shape[1] - 1
+        _show(
+            panel,
+            pictures,
+            [str(latent + 1) for latent in range(latents)],
+            {0: f"−{LARGEST}", last // 2: "0", last: f"{LARGEST}"},
+        )
+        panel.set_title(textwrap.fill(shown(model["method"]), 44), size=10)
+        panel.set_xlabel("value of the latent", size=9)
+        if number == 0:
+            panel.set_ylabel("latent", size=9)
+    figure.suptitle(f"one latent at a time, {_about(models[0])}", size=11)
+    return figure
+
+
+def _about(model: Model) -> str:
+    return (
+        f"{'random s' if model['shared'] is None else 's = ' + str(model['shared'])}, seed "
+        f"{model['seed']}"
+    )

@@ -1,0 +1,114 @@
+"""Pairs of pictures that share some of their factors: which ones, and which values they take."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+import torch
+from torch import Tensor
+
+Sampler = Literal["exact", "loose"]
+RANDOM = -1
+
+
+class Pairs(NamedTuple):
+    """The factors of two views, and what is known of them."""
+
+    factors: Tensor  # (..., 2, F), int64
+    shared: Tensor  # (..., F), bool: equal in both views
+    known: (
+        Tensor  # (...), int64: one of the factors chosen to be independent, or any where none was
+    )
+
+
+def uniforms_per_pair(factors: int) -> int:
+    """How many uniform numbers `draw_pairs` takes for one pair: three for each factor and two for
+    how many of them change.
+    """
+    return 3 * factors + 2
+
+
+def draw_pairs(
+    uniforms: Tensor, sizes: Tensor, shared: Tensor | int, sampler: Sampler = "exact"
+) -> Pairs:
+    """Pairs in which a uniformly random subset of the F factors changes from the first to the
+    second view.
+
+    The first view's values are uniform. With the ``exact`` sampler k = F - s factors change, each
+    to one of its other values, all equally likely: exactly s are shared. The ``loose`` one is that
+    of disentanglement_lib (Locatello et al., *Weakly-Supervised Disentanglement Without
+    Compromises*, ICML 2020): k or only one factor, by a fair coin, is drawn anew and may get its
+    old value, so that s or more are shared. Where the number is random, k is uniform from 1 to F -
+    1 for each pair. `known` is uniform among the factors chosen to change.
+
+    A pure function of its tensors, which never waits for the host and does not check their values.
+
+    Args:
+        uniforms: from 0 to less than 1, ``(..., uniforms_per_pair(F))``.
+        sizes: values of each factor, at least two, ``(F,)``, int64.
+        shared: s, from 0 to F, or -1 for a random number; an integer or a tensor that broadcasts to
+            the batch ``(...)``.
+        sampler: ``exact`` or ``loose``.
+
+    Example:
+        >>> uniforms = torch.rand(100, uniforms_per_pair(3))
+        >>> pairs = draw_pairs(uniforms, torch.tensor([4, 5, 6]), shared=2)
+        >>> pairs.factors.shape, pairs.shared.sum(-1).unique()
+        (torch.Size([100, 2, 3]), tensor([2]))
+    """
+    factors = len(sizes)
+    _require(uniforms, factors, shared, sampler)
+    order, first, second, number, coin = uniforms.split([factors, factors, factors, 1, 1], -1)
+    ranks = _ranks(order)
+    changed = ranks < _changing(number, coin, factors, shared, sampler)
+    old = _whole(first, sizes)
+    # another value, every other one equally likely, or any
+    new = (
+        (old + 1 + _whole(second, sizes - 1)) % sizes
+        if sampler == "exact"
+        else _whole(second, sizes)
+    )
+    views = torch.stack([old, torch.where(changed, new, old)], -2)
+    # ranks are a uniform permutation, so that the first of them is a uniform choice among all that
+    # change
+    return Pairs(views, views[..., 0, :] == views[..., 1, :], (ranks == 0).int().argmax(-1))
+
+
+def _require(uniforms: Tensor, factors: int, shared: Tensor | int, sampler: str) -> None:
+    if uniforms.shape[-1] != (numbers := uniforms_per_pair(factors)):
+        raise ValueError(
+            f"uniforms has shape {tuple(uniforms.shape)}, but a pair of {factors} factors takes "
+            f"{numbers} numbers"
+        )
+    if isinstance(shared, int) and not (shared == RANDOM or 0 <= shared <= factors):
+        raise ValueError(
+            f"shared is {shared}, but must be from 0 to {factors}, or {RANDOM} for a random number"
+        )
+    if sampler not in ("exact", "loose"):
+        raise ValueError(f"there is no sampler {sampler!r}: choose exact or loose")
+
+
+def _changing(
+    number: Tensor, coin: Tensor, factors: int, shared: Tensor | int, sampler: Sampler
+) -> Tensor:
+    """How many factors are chosen to change, (..., 1)."""
+    random = 1 + (number * (factors - 1)).long()
+    given = torch.full_like(random, shared) if isinstance(shared, int) else shared.unsqueeze(-1)
+    changing = torch.where(given == RANDOM, random, factors - given)
+    return torch.where(coin < 0.5, 1, changing) if sampler == "loose" else changing
+
+
+def _ranks(order: Tensor) -> Tensor:
+    """How many come before each in ascending order, the earlier one first where two are equal; for
+    so few, faster than sorting.
+    """
+    one, other = order.unsqueeze(-1), order.unsqueeze(-2)
+    position = torch.arange(order.shape[-1], device=order.device)
+    return ((other < one) | ((other == one) & (position < position.unsqueeze(-1)))).sum(-1)
+
+
+def _whole(uniforms: Tensor, sizes: Tensor) -> Tensor:
+    """⌊u·size⌋, which rounding never takes to the size itself: u ≤ 1 - ε leaves more than half of
+    the gap below it.
+    """
+    return (uniforms * sizes).long()

@@ -1,0 +1,146 @@
+"""Trains a stack of pair VAEs side by side, each on pairs of its own, drawn on the device as
+training goes on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from diffurn.estimators import ExponentialAnnealing
+from diffurn_studies.pairs.factors import FactorImages
+from diffurn_studies.pairs.sampler import Pairs, Sampler, draw_pairs, uniforms_per_pair
+from diffurn_studies.pairs.vae import Facts, Losses, Noise, PairVAE
+from diffurn_studies.stacked.steps import Blocks, StackedAdam
+from diffurn_studies.stacked.training import BLOCK, StackTraining
+
+
+class Draws(NamedTuple):
+    """The randomness of some pairs of every model: uniforms for the pairs, normals and Gumbel
+    variates for the latents.
+    """
+
+    uniforms: Tensor  # (S, B, ·)
+    normal: Tensor  # (S, 2, B, d)
+    gumbel: Tensor  # (S, B, d + 1)
+
+
+class PairDraws(Blocks):
+    """Randomness for training: uniforms for the pairs, and noise for their latents.
+
+    Args:
+        seeds: one a model; equal seeds give equal draws.
+        batch_size: pairs a step.
+        factors: of the data set.
+        latent: d.
+        device: where they are.
+        block: the most steps that `refill` may prepare at once.
+    """
+
+    def __init__(
+        self,
+        seeds: Sequence[int],
+        batch_size: int,
+        factors: int,
+        latent: int,
+        device: torch.device,
+        block: int = BLOCK,
+    ) -> None:
+        def numbers(*shape: int) -> Tensor:
+            return torch.zeros(len(seeds), block, *shape, device=device)
+
+        uniforms = numbers(batch_size, uniforms_per_pair(factors))
+        super().__init__(
+            seeds, uniforms, numbers(2, batch_size, latent), numbers(batch_size, latent + 1)
+        )
+
+    def _fill_own(self, model: int, steps: int, generator: torch.Generator) -> None:
+        self.own[model, :steps].uniform_(generator=generator)
+
+
+@dataclass(eq=False)
+class Source:
+    """Where every model's pairs come from.
+
+    Args:
+        images: the data set.
+        sizes: of its factors, on the device.
+        shared: how many factors the pairs of each model share, (S,), -1 for a random number.
+        sampler: see `draw_pairs`.
+        alike: what tells which models' pairs are always the same, one key a model: their pictures
+            are made once.
+    """
+
+    images: FactorImages
+    sizes: Tensor
+    shared: Tensor
+    sampler: Sampler
+    alike: Sequence[Hashable]
+
+    def __post_init__(self) -> None:
+        kinds = list(dict.fromkeys(self.alike))
+        firsts = [self.alike.index(kind) for kind in kinds]
+        self._firsts = torch.tensor(firsts, device=self.sizes.device)
+        self._kinds = torch.tensor(
+            [kinds.index(kind) for kind in self.alike], device=self.sizes.device
+        )
+
+    def pairs(self, uniforms: Tensor) -> Pairs:
+        """Of every model, from uniforms (S, B, ·)."""
+        return draw_pairs(uniforms, self.sizes, self.shared.unsqueeze(-1), self.sampler)
+
+    def pictures(self, pairs: Pairs) -> Tensor:
+        """(S, 2, B, H, W, C)."""
+        factors = pairs.factors.transpose(1, 2)
+        return self.images.images(factors.index_select(0, self._firsts)).index_select(
+            0, self._kinds
+        )
+
+
+def facts_of(pairs: Pairs) -> Facts:
+    return Facts(pairs.known, (~pairs.shared).sum(-1))
+
+
+class PairTraining(StackTraining):
+    """The state of a stack of pair VAEs in training.
+
+    Args:
+        model: the stack, on its device.
+        source: of the pairs.
+        draws: the randomness.
+        rates: learning rate of every model, (S,).
+        annealings: of every model's temperature.
+        compiled: whether ``torch.compile`` fuses the many small operations of a step.
+    """
+
+    model: PairVAE
+
+    def __init__(
+        self,
+        model: PairVAE,
+        source: Source,
+        draws: PairDraws,
+        rates: Tensor,
+        annealings: Sequence[ExponentialAnnealing],
+        compiled: bool = False,
+    ) -> None:
+        optimizer = StackedAdam(list(model.parameters()), rates, compiled)
+        super().__init__(model, draws, optimizer, len(Losses._fields), compiled)
+        self.source, self.annealings = source, annealings
+        self.temperature = torch.ones_like(rates)
+
+    def _measures(self, own: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
+        pairs = self.source.pairs(own)
+        losses = self.model.losses(
+            self.source.pictures(pairs), Noise(normal, gumbel), facts_of(pairs), self.temperature
+        )
+        return torch.stack(losses, -1)
+
+    def _follow_schedules(self) -> None:
+        self.temperature.copy_(
+            torch.tensor([annealing(self.step) for annealing in self.annealings])
+        )

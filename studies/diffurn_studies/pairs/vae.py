@@ -1,0 +1,285 @@
+r"""Variational autoencoders for pairs of images that share some of their generative factors; S
+models in one stack.
+
+One encoder serves both views, :math:`q_j = q(z|x_j)`. A method (`diffurn_studies.pairs.views`)
+calls some latents shared: in these both views get the average of the two posteriors. With
+:math:`q'_j` the posteriors after that, the loss of a pair is
+
+.. math:: \tfrac12 \sum_j \big[-\mathrm{E}_{q'_j} \log p(x_j|z)
+          + β \, \mathrm{KL}(q'_j \| N(0, 1))\big]
+
+as the paper's code base has it: the KL of a shared latent is paid by both views
+(``payment="both"``). In a model where shared latents are truly one variable, the evidence lower
+bound has that KL, and one draw of the latent, once for the pair: ``payment="once"``.
+
+The networks are those of F. Locatello et al. (ICML 2019, 2020).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from diffurn_studies.pairs.views import Differences, Hypergeometric, Method, largest
+from diffurn_studies.stacked.convolutions import StackedConvolution, StackedTransposedConvolution
+from diffurn_studies.stacked.modules import Groups, StackedLinear, glorot_, stacked_layers
+
+
+class Posterior(NamedTuple):
+    """Normal laws of the latents of both views, each (S, 2, B, d)."""
+
+    mean: Tensor
+    log_variance: Tensor
+
+
+class Noise(NamedTuple):
+    """What a step draws: normals (S, 2, B, d) for the latents, Gumbel variates (S, B, d + 1) for
+    the urns.
+    """
+
+    normal: Tensor
+    gumbel: Tensor
+
+
+class Facts(NamedTuple):
+    """What is known of pairs beyond their pictures, for the methods that are told: see
+    `Differences`; both (S, B).
+    """
+
+    known: Tensor
+    differing: Tensor
+
+
+class Losses(NamedTuple):
+    """Means over the pairs of every model, each (S,)."""
+
+    loss: Tensor
+    reconstruction: Tensor
+    kl: Tensor
+    independent: Tensor
+
+
+class PairVAE(nn.Module):
+    """A stack of models, one for every method in `methods`; each starts from Glorot's law by its
+    own seed.
+
+    Args:
+        methods: one for each model; they may differ.
+        seeds: one for each model.
+        shape: height, width and channels of a picture; height and width a multiple of 16, and
+            equal.
+        latent: d.
+        channels: of the first convolution; the other widths follow.
+        compute: dtype of pictures and activations inside the networks; parameters and latents are
+            float32 (or torch's default).
+    """
+
+    def __init__(
+        self,
+        methods: Sequence[Method],
+        seeds: Sequence[int],
+        shape: tuple[int, int, int],
+        latent: int = 10,
+        channels: int = 32,
+        compute: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        height, width, colours = shape
+        if height != width or height % 16:
+            raise ValueError(
+                f"pictures are {height} × {width}, but must be square with sides that are "
+                "multiples of 16"
+            )
+        models = len(methods)
+        self.latent, self.compute = latent, compute or torch.get_default_dtype()
+        self.corner = (height // 16, height // 16, 2 * channels)
+        flat, dense = math.prod(self.corner), 8 * channels
+        self.convolutions = nn.ModuleList(
+            [
+                StackedConvolution(models, colours, channels, kernel=4),
+                StackedConvolution(models, channels, channels, kernel=4),
+                StackedConvolution(models, channels, 2 * channels, kernel=2),
+                StackedConvolution(models, 2 * channels, 2 * channels, kernel=2),
+            ]
+        )
+        self.to_posterior = stacked_layers(models, (flat, dense, 2 * latent))
+        self.from_latents = stacked_layers(models, (latent, dense, flat))
+        self.transposed = nn.ModuleList(
+            [
+                StackedTransposedConvolution(models, 2 * channels, 2 * channels),
+                StackedTransposedConvolution(models, 2 * channels, channels),
+                StackedTransposedConvolution(models, channels, channels),
+                StackedTransposedConvolution(models, channels, colours, relu=False),
+            ]
+        )
+        self.importance = StackedLinear(
+            models, latent, 2
+        )  # log ω of "independent" and "shared"; idle in models without an urn
+        self.groups = Groups([method.aggregation for method in methods])
+        per_model = {
+            "once": [method.payment == "once" for method in methods],
+            "product": [method.averaging == "product" for method in methods],
+            "log1p": [
+                isinstance(method.aggregation, Hypergeometric)
+                and method.aggregation.scale == "log1p"
+                for method in methods
+            ],
+            "beta": [method.beta for method in methods],
+        }
+        for name, values in per_model.items():
+            self.register_buffer(name, torch.tensor(values), persistent=False)
+        self._start(seeds)
+
+    def _start(self, seeds: Sequence[int]) -> None:
+        """Weights by Glorot's law, biases zero."""
+        for number, layer in enumerate(self.modules()):
+            own_seeds = [1_000 * seed + number for seed in seeds]
+            if isinstance(layer, StackedLinear):
+                glorot_(layer.weight, own_seeds)
+            elif isinstance(layer, (StackedConvolution, StackedTransposedConvolution)):
+                glorot_(layer.weight, own_seeds, layer.fans)
+
+    def encode(self, pictures: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and log-variance of q(z|x), each (S, N, d), for pictures (S, N, H, W, C)."""
+        x = pictures.to(self.compute)
+        for layer in self.convolutions:
+            x = layer(x)
+        x = torch.relu(self.to_posterior[0](x.flatten(2)))
+        mean, log_variance = self.to_posterior[1](x).to(self.importance.weight.dtype).chunk(2, -1)
+        return mean, log_variance
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Log-odds of the pixels, (S, N, H, W, C), for latents (S, N, d)."""
+        x = z.to(self.compute)
+        for layer in self.from_latents:
+            x = torch.relu(layer(x))
+        logits: Tensor = x.unflatten(-1, self.corner)
+        for layer in self.transposed:
+            logits = layer(logits)
+        return logits.to(self.importance.weight.dtype)
+
+    def posterior(self, pictures: Tensor) -> Posterior:
+        """Of both views, from pictures (S, 2, B, H, W, C)."""
+        pairs = pictures.shape[2]
+        return Posterior(
+            *(values.unflatten(1, (2, pairs)) for values in self.encode(pictures.flatten(1, 2)))
+        )
+
+    def independent(
+        self, own: Posterior, gumbel: Tensor, facts: Facts, temperature: Tensor
+    ) -> Tensor:
+        """Which latents each model's method calls independent, (S, B, d)."""
+        one_sided, symmetric = divergences(own)
+        features = torch.where(
+            self.get_buffer("log1p")[:, None, None], torch.log1p(symmetric), symmetric
+        )
+        everything = Differences(
+            one_sided, symmetric, self.importance(features), *facts, gumbel, temperature
+        )
+        parts = []
+        for place, method in enumerate(self.groups.kinds):
+            parts.append(
+                method.independent(
+                    Differences(*(self.groups.of(values, place) for values in everything))
+                )
+            )
+        return self.groups.joined(parts)
+
+    def aggregated(self, own: Posterior, independent: Tensor) -> Posterior:
+        """Both views with the average of their posteriors in the latents called shared."""
+        shared = average(own, self.get_buffer("product")[:, None, None])
+        mask = independent.unsqueeze(1)
+        return Posterior(
+            *(
+                common.unsqueeze(1) + mask * (each - common.unsqueeze(1))
+                for each, common in zip(own, shared, strict=True)
+            )
+        )
+
+    def losses(self, pictures: Tensor, noise: Noise, facts: Facts, temperature: Tensor) -> Losses:
+        """The loss to minimise and its parts, per pair.
+
+        Args:
+            pictures: pixels in [0, 1], (S, 2, B, H, W, C).
+            noise: see there.
+            facts: see there.
+            temperature: of each model, (S,).
+        """
+        own = self.posterior(pictures)
+        return self.losses_given(
+            pictures, own, self.independent(own, noise.gumbel, facts, temperature), noise.normal
+        )
+
+    def losses_given(
+        self, pictures: Tensor, own: Posterior, independent: Tensor, normal: Tensor
+    ) -> Losses:
+        """The same where it is settled which latents are independent."""
+        posterior = self.aggregated(own, independent)
+        once = self.get_buffer("once")[:, None, None]
+        apart = independent.detach().round().bool() | ~once
+        first, second = normal.unbind(1)
+        epsilon = torch.stack(
+            [first, torch.where(apart, second, first)], 1
+        )  # a latent that is one variable is drawn once
+        z = posterior.mean + torch.exp(0.5 * posterior.log_variance) * epsilon
+        logits = self.decode(z.flatten(1, 2)).unflatten(1, z.shape[1:3])
+        errors = (
+            binary_cross_entropy_with_logits(logits, pictures.to(logits.dtype), reduction="none")
+            .flatten(3)
+            .sum(-1)
+        )
+        kl = standard_kl(posterior).sum(1)
+        kl = torch.where(once, 0.5 * (1 + independent), 1.0) * kl
+        reconstruction, kl = errors.mean((1, 2)), 0.5 * kl.sum(-1).mean(-1)
+        loss = reconstruction + self.get_buffer("beta") * kl
+        return Losses(loss, reconstruction, kl, independent.sum(-1).mean(-1))
+
+    def profile(self, pictures: Tensor, normal: Tensor) -> Tensor:
+        """The loss with k̂ = 0, …, d fixed, the latents that differ most being independent: (S, d +
+        1).
+        """
+        own = self.posterior(pictures)
+        _, symmetric = divergences(own)
+        pairs = symmetric[..., 0]
+        losses = [
+            self.losses_given(
+                pictures, own, largest(symmetric, torch.full_like(pairs, k)), normal
+            ).loss
+            for k in range(self.latent + 1)
+        ]
+        return torch.stack(losses, -1)
+
+
+def divergences(own: Posterior) -> tuple[Tensor, Tensor]:
+    """KL(q₁‖q₂) and the mean of it and KL(q₂‖q₁), for every latent, (S, B, d)."""
+    (mean_1, mean_2), (log_1, log_2) = own.mean.unbind(1), own.log_variance.unbind(1)
+    squared = (mean_1 - mean_2).square()
+    forward = 0.5 * (torch.exp(log_1 - log_2) + squared * torch.exp(-log_2) - 1 + log_2 - log_1)
+    backward = 0.5 * (torch.exp(log_2 - log_1) + squared * torch.exp(-log_1) - 1 + log_1 - log_2)
+    return forward, 0.5 * (forward + backward)
+
+
+def average(own: Posterior, product: Tensor) -> Posterior:
+    """One law for both views, (S, B, d): mean of means and of variances, or, where `product`, of
+    the experts as disentanglement_lib has it.
+
+    The product of two normal laws has the sum of their precisions; like the paper's code base we
+    take their mean instead, so that two equal experts give themselves.
+    """
+    (mean_1, mean_2), (log_1, log_2) = own.mean.unbind(1), own.log_variance.unbind(1)
+    halved = torch.logaddexp(log_1, log_2) - math.log(2)
+    harmonic = log_1 + log_2 - halved
+    weight = torch.sigmoid(log_2 - log_1)  # precision of the first view over both
+    means = torch.where(product, weight * mean_1 + (1 - weight) * mean_2, 0.5 * (mean_1 + mean_2))
+    return Posterior(means, torch.where(product, harmonic, halved))
+
+
+def standard_kl(posterior: Posterior) -> Tensor:
+    """KL(q‖N(0, 1)) of every latent."""
+    mean, log_variance = posterior
+    return 0.5 * (mean.square() + torch.exp(log_variance) - 1 - log_variance)

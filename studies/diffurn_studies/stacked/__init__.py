@@ -1,0 +1,1 @@
+"""Several models of one architecture trained in one process."""

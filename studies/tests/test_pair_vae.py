@@ -1,0 +1,164 @@
+"""The pair VAE: its loss against a plain calculation model by model, its averages, and what
+gradients reach.
+"""
+
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+from torch.nn.functional import binary_cross_entropy_with_logits
+
+from diffurn_studies.pairs.vae import (
+    Facts,
+    Noise,
+    PairVAE,
+    Posterior,
+    average,
+    divergences,
+    standard_kl,
+)
+from diffurn_studies.pairs.views import method_named
+
+SHAPE, LATENTS, PAIRS = (16, 16, 3), 4, 3
+
+
+def _stack(*names, seeds=None):
+    return PairVAE(
+        [method_named(name) for name in names],
+        seeds or list(range(len(names))),
+        SHAPE,
+        LATENTS,
+        channels=4,
+    )
+
+
+def _inputs(models, seed=0, same=False):
+    generator = torch.Generator().manual_seed(seed)
+    shapes = (2, PAIRS, *SHAPE), (2, PAIRS, LATENTS), (PAIRS, LATENTS + 1)
+    pictures, normal, gumbel = (
+        torch.rand(1 if same else models, *shape, generator=generator).expand(models, *shape)
+        for shape in shapes
+    )
+    facts = Facts(torch.zeros(models, PAIRS, dtype=torch.int64), torch.full((models, PAIRS), 2))
+    return (
+        pictures,
+        Noise(torch.special.ndtri(normal.clamp(0.01, 0.99)), -torch.log(-torch.log(gumbel))),
+        facts,
+        torch.ones(models),
+    )
+
+
+def _normals(own, model):
+    return [
+        Normal(own.mean[model, view], torch.exp(0.5 * own.log_variance[model, view]))
+        for view in range(2)
+    ]
+
+
+def _random_posterior(models=2, seed=0):
+    generator = torch.Generator().manual_seed(seed)
+    return Posterior(
+        *(torch.randn(models, 2, PAIRS, LATENTS, generator=generator) for _ in range(2))
+    )
+
+
+def test_divergences_are_those_of_torchs_normal_laws():
+    own = _random_posterior()
+    one_sided, symmetric = divergences(own)
+    for model in range(2):
+        first, second = _normals(own, model)
+        torch.testing.assert_close(one_sided[model], kl_divergence(first, second))
+        torch.testing.assert_close(
+            symmetric[model], 0.5 * (kl_divergence(first, second) + kl_divergence(second, first))
+        )
+        prior = Normal(torch.zeros(()), torch.ones(()))
+        torch.testing.assert_close(standard_kl(own)[model, 1], kl_divergence(second, prior))
+
+
+def test_averages_are_the_means_of_moments_or_the_product_of_experts():
+    own = _random_posterior()
+    group, product = (average(own, torch.tensor(flag)) for flag in (False, True))
+    variances = own.log_variance.exp()
+    torch.testing.assert_close(group.mean, own.mean.mean(1))
+    torch.testing.assert_close(group.log_variance.exp(), variances.mean(1))
+    precision = 1 / variances
+    torch.testing.assert_close(product.log_variance.exp(), 1 / precision.mean(1))
+    torch.testing.assert_close(product.mean, (own.mean * precision).sum(1) / precision.sum(1))
+
+
+@pytest.mark.parametrize(
+    "name", ["ada", "ada-once", "label-product", "oracle-once-product-beta3", "hypergeometric-once"]
+)
+def test_the_loss_is_the_evidence_bound_of_the_pair(name):
+    model, method = _stack(name), method_named(name)
+    pictures, noise, facts, temperature = _inputs(1)
+    own = model.posterior(pictures)
+    chosen = model.independent(own, noise.gumbel, facts, temperature)[0].bool()
+    first, second = _normals(own, 0)
+    if method.averaging == "group":
+        shared = Normal(
+            0.5 * (first.mean + second.mean), (0.5 * (first.variance + second.variance)).sqrt()
+        )
+    else:
+        precision = 0.5 * (1 / first.variance + 1 / second.variance)
+        weighted = 0.5 * (first.mean / first.variance + second.mean / second.variance)
+        shared = Normal(weighted / precision, precision.rsqrt())
+    prior = Normal(torch.zeros(()), torch.ones(()))
+    errors, kls = 0.0, 0.0
+    for view, law in enumerate((first, second)):
+        epsilon = noise.normal[0, view]
+        if method.payment == "once":
+            epsilon = torch.where(chosen, epsilon, noise.normal[0, 0])
+        z = torch.where(
+            chosen, law.mean + law.stddev * epsilon, shared.mean + shared.stddev * epsilon
+        )
+        logits = model.decode(z.unsqueeze(0))[0]
+        errors = (
+            errors
+            + binary_cross_entropy_with_logits(logits, pictures[0, view], reduction="sum") / PAIRS
+        )
+        paid = (
+            kl_divergence(shared, prior)
+            if method.payment == "both" or view == 0
+            else torch.zeros(PAIRS, LATENTS)
+        )
+        kls = kls + torch.where(chosen, kl_divergence(law, prior), paid).sum() / PAIRS
+    found = model.losses(pictures, noise, facts, temperature)
+    torch.testing.assert_close(found.reconstruction[0], 0.5 * errors)
+    torch.testing.assert_close(found.kl[0], 0.5 * kls)
+    torch.testing.assert_close(found.loss[0], 0.5 * (errors + method.beta * kls))
+    torch.testing.assert_close(found.independent[0], chosen.sum() / PAIRS)
+
+
+def test_a_model_does_not_depend_on_its_neighbours():
+    names = ("label", "hypergeometric-log1p", "ada", "hypergeometric-covariance-once")
+    together, inputs = _stack(*names), _inputs(len(names), same=True)
+    whole = together.losses(*inputs)
+    for place, name in enumerate(names):
+        alone = _stack(name, seeds=[place]).losses(*_inputs(1, same=True))
+        for mine, theirs in zip(alone, whole, strict=True):
+            torch.testing.assert_close(mine[0], theirs[place])
+
+
+def test_the_importance_layer_learns_under_both_estimators_and_only_in_models_with_an_urn():
+    stack = _stack("hypergeometric", "ada", "hypergeometric-covariance-log1p-once")
+    stack.losses(*_inputs(3)).loss.sum().backward()
+    for gradient in (stack.importance.weight.grad, stack.importance.bias.grad):
+        moved = gradient.flatten(1).abs().sum(1) > 0
+        assert moved.tolist() == [True, False, True]
+
+
+def test_the_profile_has_the_losses_of_fixed_numbers():
+    stack = _stack("oracle", "oracle-once")
+    pictures, noise, facts, temperature = _inputs(2)
+    profile = stack.profile(pictures, noise.normal)
+    assert profile.shape == (2, LATENTS + 1)
+    for number in (0, 2, LATENTS):
+        told = Facts(facts.known, torch.full_like(facts.differing, number))
+        torch.testing.assert_close(
+            profile[:, number], stack.losses(pictures, noise, told, temperature).loss
+        )
+
+
+def test_pictures_of_a_wrong_size_are_refused():
+    with pytest.raises(ValueError, match="28 × 28"):
+        PairVAE([method_named("ada")], [0], (28, 28, 1))

@@ -1,0 +1,1 @@
+"""Oracles, tables of urns and helpers that several tests share."""
