@@ -105,9 +105,8 @@ def pairs(folder: str, method: str) -> str:
 
 
 def clustering(folder: str) -> tuple[str, str]:
-    paper = json.loads(
-        (ROOT / "studies" / "diffurn_studies" / "harness" / "paper.json").read_text(encoding="utf-8")
-    )
+    path = ROOT / "studies" / "diffurn_studies" / "harness" / "paper.json"
+    paper = json.loads(path.read_text(encoding="utf-8"))
     versions, priors = (
         paper["clustering"]["by_dataset"],
         ("uniform", "categorical", "hypergeometric"),
