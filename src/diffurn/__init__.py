@@ -32,7 +32,7 @@ whose backward pass multiplies by the exact covariance).
 torch.Size([3])
 """
 
-from diffurn import _interrupts, _kl  # noqa: F401 (Ctrl-C while torch loads; divergences)
+from diffurn import _interrupts  # noqa: F401 (Ctrl-C while torch loads)
 from diffurn.estimators import (
     CovarianceST,
     ExponentialAnnealing,

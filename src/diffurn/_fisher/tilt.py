@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn._kernels.dispatch import in_one_launch
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.tracing import can_read
 
 # The schedule of `log_tilt`; its docstring derives the numbers.
@@ -26,7 +26,7 @@ SETTLED = 0.01
 ROUNDING = 1e-17
 
 
-@in_one_launch("fisher.log_tilt")
+@primitive
 def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     r"""Returns log r with :math:`\sum_j m_j \sigma(\log r + \log ω_j) ≈ n - ½`, to a hundredth of
     the sum's standard deviation.

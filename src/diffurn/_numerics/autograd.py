@@ -1,6 +1,4 @@
-"""Functions whose derivatives are known in closed form, to any order, in reverse and in forward
-mode.
-"""
+"""Functions whose derivatives are known in closed form, in reverse and in forward mode."""
 
 from __future__ import annotations
 
@@ -12,13 +10,14 @@ from typing import Any, cast
 import torch
 from torch import Tensor
 
+from diffurn._numerics.tracing import is_forward_mode, is_transforming
+
 
 class ClosedForm(torch.autograd.Function):
-    """A function that saves its operands, those that are no tensors as `ctx.constants`, and
-    differentiates by its own formulas, which are differentiable in turn.
+    """A function with its own formulas for derivatives, which are differentiable in turn.
 
     A subclass defines `forward(*operands)`, `backward(ctx, grad)` and, for forward mode,
-    `tangent(ctx, *tangents)`.
+    `tangent(ctx, *tangents)`. Operands are saved; those that are not tensors are `ctx.constants`.
     """
 
     generate_vmap_rule = True
@@ -36,10 +35,17 @@ class ClosedForm(torch.autograd.Function):
 
     @classmethod
     def of(cls, *operands: Any) -> Tensor:
-        # torch.compile does not trace functions that have a forward mode, so only eager evaluation
-        # has one.
-        function = cls if torch.compiler.is_compiling() else _with_forward_mode(cls)
-        return cast(Tensor, function.apply(*operands))
+        if torch.compiler.is_compiling():  # torch.compile does not trace a forward mode
+            return cast(Tensor, cls.apply(*operands))
+        if not (is_transforming() or is_forward_mode() or _any_requires_grad(operands)):
+            return cast(Tensor, cls.forward(*operands))
+        return cast(Tensor, _with_forward_mode(cls).apply(*operands))
+
+
+def _any_requires_grad(operands: tuple[Any, ...]) -> bool:
+    return torch.is_grad_enabled() and any(
+        isinstance(operand, Tensor) and operand.requires_grad for operand in operands
+    )
 
 
 @functools.cache
@@ -49,14 +55,14 @@ def _with_forward_mode(function: type[ClosedForm]) -> type[ClosedForm]:
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
-    # Asked for in every call, and slow to find out.
+    # torch asks for the signature in every call, and finding it out is slow.
     function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     methods = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(function.tangent)}
     return type(function.__name__, (function,), methods)
 
 
 def _keep_constants(ctx: Any, inputs: tuple[Any, ...]) -> list[Tensor]:
-    """And returns the tensors."""
+    """Keeps operands that are not tensors, and returns the tensors."""
     ctx.constants = [operand for operand in inputs if not isinstance(operand, Tensor)]
     return [operand for operand in inputs if isinstance(operand, Tensor)]
 

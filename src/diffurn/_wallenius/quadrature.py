@@ -16,8 +16,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn._numerics.batching import in_chunks
-from diffurn._numerics.shapes import common_shape
+from diffurn._numerics.batching import common_shape, in_chunks
 from diffurn._numerics.tracing import can_check
 
 # Nodes tried in turn; where values cannot be looked at (torch.compile, vmap), the second serves

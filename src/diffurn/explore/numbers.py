@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
-from diffurn._fisher.merged import merged_log_prob
+from diffurn._fisher.conditionals import merged_log_prob
 from diffurn._numerics.enumeration import enumerate_counts
 from diffurn._urn import Urn
 from diffurn.explore import limits

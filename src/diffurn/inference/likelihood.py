@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from diffurn import _fisher as exact
-from diffurn._fisher import score as fisher
-from diffurn._fisher.quadrature import NODES
-from diffurn._wallenius import integral as wallenius
+from diffurn._fisher import moments as fisher
+from diffurn._fisher.nodes import NODES
 from diffurn._wallenius import moments as arrivals
+from diffurn._wallenius import probabilities as wallenius
 from diffurn.inference.sample import Sample
 
 Progress = Callable[[int, int], object]

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from diffurn import _fisher as exact
-from diffurn._fisher.quadrature import NODES
+from diffurn._fisher.nodes import NODES
 from diffurn.inference.likelihood import Evaluation
 from diffurn.inference.newton import Objective, Penalty, orthogonal_to, solve
 

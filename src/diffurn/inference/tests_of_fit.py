@@ -7,7 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn._fisher.quadrature import NODES
+from diffurn._fisher.nodes import NODES
 from diffurn.inference.intervals import chi_squared_tail
 from diffurn.inference.likelihood import Law
 from diffurn.inference.sample import Sample
