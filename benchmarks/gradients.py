@@ -87,7 +87,7 @@ def of_first_group(urn: FisherHypergeometric, f: Objective) -> Tensor:
         device=mean.device,
     )
     outcomes = counts.unsqueeze(-1) * torch.ones_like(urn.mean)
-    return (urn.marginal_log_prob(outcomes)[:, 0].exp() * f(outcomes)).sum()
+    return (urn.marginals.log_prob(outcomes)[:, 0].exp() * f(outcomes)).sum()
 
 
 def of_squared_distance(

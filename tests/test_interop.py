@@ -67,8 +67,8 @@ def test_arrays_of_every_kind_go_in_and_come_out(kind: str, law: Any) -> None:
 def test_values_and_fits_take_arrays_of_every_kind(kind: str) -> None:
     array, urn = ARRAYS[kind], FisherHypergeometric(SIZES, DRAWS, weights=WEIGHTS)
     for actual, expected in (
-        (urn.marginal_log_prob(array(COUNTS)), urn.marginal_log_prob(COUNTS)),
-        (urn.cdf(array(COUNTS)), urn.cdf(COUNTS)),
+        (urn.marginals.log_prob(array(COUNTS)), urn.marginals.log_prob(COUNTS)),
+        (urn.marginals.cdf(array(COUNTS)), urn.marginals.cdf(COUNTS)),
         (fit(array(COUNTS), array(SIZES)).weights, fit(COUNTS, SIZES).weights),
     ):
         np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-12)

@@ -71,6 +71,8 @@ class Urn(Distribution):
     # Whether results have derivatives in weights of zero.
     _has_slopes_at_zero = True
 
+    _known_facts: _Facts | None = None
+
     group_sizes: Tensor
     draws: Tensor
 

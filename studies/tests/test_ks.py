@@ -172,7 +172,7 @@ def test_marginals_sum_the_joint_laws() -> None:
         ]
         np.testing.assert_allclose(merged[group], by_hand, rtol=1e-10, atol=1e-15)
         counts = torch.arange(SMALL_URN.group_sizes[group] + 1.0)
-        theirs = SMALL_URN.urn.marginal_log_prob(
+        theirs = SMALL_URN.urn.marginals.log_prob(
             counts.unsqueeze(-1).expand(-1, 3).clamp(max=torch.tensor(SMALL_URN.group_sizes))
         )[:, group]
         np.testing.assert_allclose(exact[group], theirs.exp(), rtol=1e-10, atol=1e-15)
