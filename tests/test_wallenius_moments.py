@@ -387,7 +387,9 @@ def test_cumulated_probabilities_agree_with_drawing_ball_by_ball(
     """Both tails to a relative accuracy, through their logarithms, and certain beyond the ends."""
     (counts, grid), distribution = marginal_grid(urn, device), wallenius(urn, device)
     log_cdf, log_sf = distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid)
-    torch.testing.assert_close(distribution.marginals.cdf(grid), log_cdf.exp(), rtol=1e-13, atol=0.0)
+    torch.testing.assert_close(
+        distribution.marginals.cdf(grid), log_cdf.exp(), rtol=1e-13, atol=0.0
+    )
     torch.testing.assert_close(distribution.marginals.sf(grid), log_sf.exp(), rtol=1e-13, atol=0.0)
     assert_tails(urn, counts, log_cdf, log_sf)
 
@@ -411,7 +413,9 @@ def test_cumulated_probabilities_of_several_groups_agree_with_drawing_ball_by_ba
         .expand(-1, urn.groups)
     )
     distribution = wallenius(urn, device)
-    assert_tails(urn, counts, distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid))
+    assert_tails(
+        urn, counts, distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid)
+    )
 
 
 def assert_tails(urn: Urn, counts: list[int], log_cdf: Tensor, log_sf: Tensor) -> None:

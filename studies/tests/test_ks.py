@@ -11,10 +11,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from diffurn._fisher.merged import merged_log_prob
 from scipy import optimize, stats
 
 from diffurn import FisherHypergeometric
-from diffurn._fisher.merged import merged_log_prob
 from diffurn_studies.harness.runner import Results
 from diffurn_studies.ks import kolmogorov
 from diffurn_studies.ks import study as ks

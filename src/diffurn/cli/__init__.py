@@ -19,8 +19,8 @@ _ADDED = {"reproduce": "diffurn-studies", "report": "diffurn-studies"}
 app = typer.Typer(
     help="Urn models that can be learned.", no_args_is_help=True, add_completion=False
 )
-app.command()(fit.fit)
-app.command()(sample.sample)
+app.command("fit")(fit.command)
+app.command("sample")(sample.command)
 app.command()(explore.explore)
 
 

@@ -1,11 +1,9 @@
-"""The laws that commands offer."""
+"""The urn models that the commands offer."""
 
 from __future__ import annotations
 
 from enum import Enum
 from typing import TYPE_CHECKING
-
-from diffurn.inference.result import URNS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -22,4 +20,7 @@ class Model(str, Enum):
     wallenius = "wallenius"
 
     def urn(self, group_sizes: Sequence[int], draws: int, weights: Tensor) -> Urn:
-        return URNS[self.value](group_sizes, draws, weights)
+        from diffurn import FisherHypergeometric, WalleniusHypergeometric
+
+        kind = FisherHypergeometric if self is Model.fisher else WalleniusHypergeometric
+        return kind(group_sizes, draws, weights)
