@@ -1,4 +1,4 @@
-"""The tables of the pairs study, made from its records alone."""
+"""The tables of the study, from its records."""
 
 from __future__ import annotations
 
@@ -11,42 +11,39 @@ import torch
 from diffurn_studies.clustering.scores import correlation
 from diffurn_studies.harness.paper import paper
 from diffurn_studies.harness.tables import Cell, Table, mean_and_deviation, with_deviation
+from diffurn_studies.pairs.methods import LABEL, VARIED, Method, plain_number
+from diffurn_studies.pairs.options import Options
 from diffurn_studies.pairs.records import (
     ABLATED,
     FOUND,
     SCORES,
-    VARIED,
     Ablation,
     Model,
     Reference,
     ablations,
-    base,
     counts_of,
-    family,
     fixed_settings,
     held_at,
     joined,
     known,
     mean_independent,
     methods_of,
-    plain_number,
     references,
     references_of,
     seed_means,
     select,
     settings_of,
     shares_over_all,
-    shown,
     shown_shared,
 )
 
-BASELINES = ("label", "ada")
+BASELINES = ("label", "adaptive")
 DATASETS = {
     "arm": "rendered arm scenes with the factors of mpi3d",
     "sprites": "Sprites",
     "mpi3d_toy": "mpi3d toy",
 }
-# ŝ follows s where it rises by at least this part of what s does.
+# ŝ follows s if it rises by at least this fraction of the rise of s.
 FOLLOWS = 0.5
 
 
@@ -56,12 +53,12 @@ def _cells(
     return [mean_and_deviation(known(models, name), digits, tight) for name in names]
 
 
-def tables(records: Mapping[str, Mapping[str, Any]], options: Any) -> list[Table]:
-    """Every table of the study.
+def tables(records: Mapping[str, Mapping[str, Any]], options: Options) -> list[Table]:
+    """All tables of the study.
 
     Args:
         records: by unit.
-        options: of the experiment.
+        options: of the run.
     """
     models = joined(records)
     if not models:
@@ -96,7 +93,7 @@ def _broken_note(models: Iterable[Model]) -> list[str]:
     )
 
 
-def _conditions(models: Iterable[Model], options: Any) -> str:
+def _conditions(models: Iterable[Model], options: Options) -> str:
     number = len({model["seed"] for model in models})
     seeds = "one seed" if number == 1 else f"mean ± sample standard deviation of {number} seeds"
     return (
@@ -104,7 +101,7 @@ def _conditions(models: Iterable[Model], options: Any) -> str:
     )
 
 
-def _numbers(models: Sequence[Model], options: Any) -> Table:
+def _numbers(models: Sequence[Model], options: Options) -> Table:
     factors, latents, fixed = models[0]["factors"], options.latent, fixed_settings(models)
     rows: list[list[Cell]] = []
     for shared in settings_of(models):
@@ -112,7 +109,7 @@ def _numbers(models: Sequence[Model], options: Any) -> Table:
             rows.append(
                 [
                     shown_shared(shared),
-                    shown(method),
+                    method.label,
                     *_cells(select(models, shared, method), FOUND),
                 ]
             )
@@ -122,7 +119,7 @@ def _numbers(models: Sequence[Model], options: Any) -> Table:
             if means := seed_means(
                 [model for shared in fixed for model in select(models, shared, method)], FOUND
             ):
-                rows.append(["all", shown(method), *_cells(means, FOUND)])
+                rows.append(["all", method.label, *_cells(means, FOUND)])
         everywhere = shares_over_all(models)
         rows += _reference_rows(
             "all", references(everywhere, everywhere, factors, latents) if everywhere else {}
@@ -160,7 +157,7 @@ def _reference_rows(shared: str, found: Mapping[str, Reference]) -> list[list[Ce
     ]
 
 
-def _knowledge(models: Sequence[Model], options: Any) -> Table:
+def _knowledge(models: Sequence[Model], options: Options) -> Table:
     rows: list[list[Cell]] = []
     for shared in settings_of(models):
         for method in methods_of(select(models, shared)):
@@ -174,7 +171,7 @@ def _knowledge(models: Sequence[Model], options: Any) -> Table:
                 in_independent,
                 _stated(method, shared, "independent"),
             ]
-            rows.append([shown_shared(shared), shown(method), *row, in_whole, disentanglement])
+            rows.append([shown_shared(shared), method.label, *row, in_whole, disentanglement])
     columns = ["s", "method", "S", "paper", "I", "paper", "whole", "DCI"]
     same = (
         "as the paper's"
@@ -195,20 +192,18 @@ def _knowledge(models: Sequence[Model], options: Any) -> Table:
     return Table("Pairs: what the two parts know", columns, rows, notes)
 
 
-def _stated(method: str, shared: int | None, part: str) -> str | None:
+def _stated(method: Method, shared: int | None, part: str) -> str | None:
+    """The paper's value."""
     found = (
-        paper("pairs_downstream")["by_method"]
-        .get(shown(family(method)), {})
-        .get(str(shared), {})
-        .get(part)
+        paper("pairs_downstream")["by_method"].get(method.name, {}).get(str(shared), {}).get(part)
     )
     return None if found is None else with_deviation(**found, digits=2, tight=True)
 
 
 def _claims(models: Sequence[Model]) -> Table:
     factors = models[0]["factors"]
-    tested = [method for method in methods_of(models) if family(method) == "hypergeometric"]
-    baselines = [method for method in methods_of(models) if family(method) in BASELINES]
+    tested = [method for method in methods_of(models) if method.kind == "hypergeometric"]
+    baselines = [method for method in methods_of(models) if method.kind in BASELINES]
     comparisons = [
         (f"MSE({factors}−s, k̂) below the baselines'", "independent_error", _is_below),
         ("MSE(s, ŝ) below the baselines'", "shared_error", _is_below),
@@ -217,7 +212,7 @@ def _claims(models: Sequence[Model]) -> Table:
     rows: list[list[Cell]] = []
     for claim, name, judge in comparisons:
         rows += [
-            [claim, shown(method), *_compared(models, method, baselines, name, judge)]
+            [claim, method.label, *_compared(models, method, baselines, name, judge)]
             for method in tested
         ]
     notes = [
@@ -235,11 +230,11 @@ def _claims(models: Sequence[Model]) -> Table:
         )
     for where, judged in following.items():
         rows += [
-            [f"ŝ does not follow s{where}", shown(method), *judged(models, method, expected=False)]
+            [f"ŝ does not follow s{where}", method.label, *judged(models, method, expected=False)]
             for method in baselines
         ]
         rows += [
-            [f"ŝ follows s{where}", shown(method), *judged(models, method, expected=True)]
+            [f"ŝ follows s{where}", method.label, *judged(models, method, expected=True)]
             for method in tested
         ]
     return Table(
@@ -259,13 +254,13 @@ def _is_at_least(own: float, *others: float) -> tuple[bool, str]:
 
 def _compared(
     models: Sequence[Model],
-    method: str,
-    baselines: Sequence[str],
+    method: Method,
+    baselines: Sequence[Method],
     name: str,
     judge: Callable[..., tuple[bool, str]],
 ) -> list[Cell]:
-    """Outcome and figures; the outcome is open where a figure is missing and the others do not
-    decide.
+    """Outcome and figures. The outcome is open if a figure is missing and the others do not refute
+    the claim.
     """
     figures: dict[str, str] = {}
     verdicts: list[bool | None] = []
@@ -287,8 +282,8 @@ def _by_shared(figures: Mapping[Any, str]) -> str | None:
     )
 
 
-def _followed(models: Sequence[Model], method: str, expected: bool) -> list[Cell]:
-    """Whether mean ŝ follows s from data set to data set."""
+def _followed(models: Sequence[Model], method: Method, expected: bool) -> list[Cell]:
+    """Whether mean ŝ follows s over the data sets."""
     own = [
         model
         for model in models
@@ -302,7 +297,7 @@ def _followed(models: Sequence[Model], method: str, expected: bool) -> list[Cell
     return _judged(means, correlation(shared, torch.tensor(known(own, "estimate"))), expected)
 
 
-def _followed_in_pairs(models: Sequence[Model], method: str, expected: bool) -> list[Cell]:
+def _followed_in_pairs(models: Sequence[Model], method: Method, expected: bool) -> list[Cell]:
     """Whether ŝ follows s within the models of random s."""
     counts = counts_of(select(models, None, method))
     means = {
@@ -312,7 +307,7 @@ def _followed_in_pairs(models: Sequence[Model], method: str, expected: bool) -> 
 
 
 def _correlation_over_pairs(counts: Mapping[int, Sequence[int]]) -> float:
-    """Of s and ŝ = d − k̂."""
+    """The correlation of s and ŝ = d − k̂."""
     cells = [
         (shared, -number, times)
         for shared, numbers in counts.items()
@@ -336,21 +331,22 @@ def _judged(means: Mapping[int, float], r: float, expected: bool) -> list[Cell]:
 
 
 def _run_time(records: Mapping[str, Mapping[str, Any]], factors: int) -> list[Table]:
-    """Times of methods in stacks of their own; no table where none was taken."""
+    """The speed of every method; no table if it was not measured."""
     stated = paper("pairs_runtime")["by_method"]
     independent = list(stated["LabelVAE"])
     rows: list[list[Cell]] = []
-    speed = records.get("speed", {"milliseconds": {}})
-    for method, time in speed["milliseconds"].items():
-        label = speed["milliseconds"].get("label")
-        own = stated.get(shown(family(method)))
+    speed = records.get("speed", {"methods": []})
+    times = {Method.from_fields(each["method"]): each["milliseconds"] for each in speed["methods"]}
+    label = times.get(LABEL)
+    for method, time in times.items():
+        own = stated.get(method.name)
         ratios = [
             None if own is None else f"{own[k]['mean'] / stated['LabelVAE'][k]['mean']:.2f}"
             for k in independent
         ]
         rows.append(
             [
-                shown(method),
+                method.label,
                 speed["models"],
                 f"{time:.3g}",
                 f"{time / label:.2f}" if label else None,
@@ -382,7 +378,7 @@ def _every_run(models: Sequence[Model]) -> Table:
     for model in models:
         row: list[Cell] = [
             shown_shared(model["shared"]),
-            shown(base(model["method"])),
+            model["method"].base.label,
             model["seed"],
         ]
         row += [None if model[name] is None else plain_number(model[name]) for name in VARIED]
@@ -398,7 +394,7 @@ def _every_run(models: Sequence[Model]) -> Table:
         "s",
         "method",
         "seed",
-        *(symbol for _, symbol in VARIED.values()),
+        *VARIED.values(),
         "loss",
         "active",
         "mean k̂",
@@ -430,7 +426,7 @@ def _ablation(found: Sequence[Ablation]) -> list[Table]:
     for ablation in found:
         for value, own in ablation.models.items():
             row: list[Cell] = [
-                shown(ablation.method),
+                ablation.method.label,
                 held_at(ablation.varied, value),
                 ablation.held,
             ]

@@ -1,0 +1,3 @@
+"""The published runs of the pairs study, one module of options each: ``diffurn reproduce pairs
+--arm best`` runs `best`.
+"""
