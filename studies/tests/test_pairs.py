@@ -1,7 +1,6 @@
 """The pairs study: its records, interrupted runs, and models that break down."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,7 +10,7 @@ from typer.testing import CliRunner
 from diffurn.cli import app
 from diffurn_studies.harness.engines import same_everywhere
 from diffurn_studies.harness.pictures import unpacked
-from diffurn_studies.harness.runner import Results, RunError, Workspace
+from diffurn_studies.harness.runner import Results, RunError, Workspace, run
 from diffurn_studies.pairs import study as pairs
 from diffurn_studies.pairs.methods import (
     ADAPTIVE,
@@ -62,7 +61,7 @@ def tiny():
 @pytest.fixture(scope="module")
 def finished(tiny, tmp_path_factory):
     out = tmp_path_factory.mktemp("pairs") / "run"
-    return out, pairs.run(tiny, out)
+    return out, run(pairs, tiny, out)
 
 
 def settings(models):
@@ -173,13 +172,13 @@ def test_a_run_with_a_budget_goes_on_to_the_same_record(tiny, tmp_path):
     short = replace(
         tiny, shared=(3,), timed_models=0, methods=METHODS[-2:], seeds=1, evaluate_every=2
     )
-    whole = pairs.run(short, tmp_path / "whole").records
+    whole = run(pairs, short, tmp_path / "whole").records
     limited = replace(short, budget_seconds=0.0)
     for step in (2, 4):  # a budget that is used up stops at the next point of the curves
         message = f"after {step} of 6 steps: everything is saved, and the same command goes on"
         with pytest.raises(RunError, match=message):
-            pairs.run(limited, tmp_path / "run")
-    assert pairs.run(limited, tmp_path / "run").records == whole
+            run(pairs, limited, tmp_path / "run")
+    assert run(pairs, limited, tmp_path / "run").records == whole
 
 
 def test_a_stack_goes_on_from_any_block_to_the_same_measures(tiny):
@@ -220,7 +219,7 @@ def test_a_broken_model_is_named_and_the_others_go_on(finished, tiny, tmp_path, 
 
 def test_stacks_of_one_number_and_of_all_train_the_same_models(finished, tiny, tmp_path):
     some = replace(tiny, together=True, timed_models=0, methods=METHODS[::3], seeds=1)
-    together = pairs.run(some, tmp_path / "run").records["train-all"]["models"]
+    together = run(pairs, some, tmp_path / "run").records["train-all"]["models"]
     apart = [
         model
         for name in ("train-s3", "train-srandom")
@@ -236,11 +235,11 @@ def test_stacks_of_one_number_and_of_all_train_the_same_models(finished, tiny, t
 
 def test_missing_latents_are_named(tiny, tmp_path):
     short = replace(tiny, shared=(3,), timed_models=0, methods=(LABEL,), seeds=1)
-    pairs.run(short, tmp_path / "run")
+    run(pairs, short, tmp_path / "run")
     (tmp_path / "run" / "files" / "train-s3" / "latents.npz").unlink()
     (tmp_path / "run" / "records" / "score-s3.json").unlink()
     with pytest.raises(RunError, match=r"latents\.npz, the latents to score, cannot be read"):
-        pairs.run(short, tmp_path / "run")
+        run(pairs, short, tmp_path / "run")
 
 
 @pytest.mark.parametrize(
@@ -261,7 +260,7 @@ def test_impossible_options_are_refused(fields, message):
 
 def test_more_shared_factors_than_there_are_is_refused(tiny):
     with pytest.raises(RunError, match="shared is 8, but arm has 7 factors"):
-        pairs.run(replace(tiny, shared=(8,)))
+        run(pairs, replace(tiny, shared=(8,)))
 
 
 @pytest.mark.parametrize(
@@ -281,9 +280,15 @@ def test_the_command_line_names_what_is_wrong(arguments, message, tmp_path):
     assert message in " ".join(answer.output.split())
 
 
-def test_options_are_plain_json():
-    for options in (Options(), Options.quick()):
-        json.dumps(asdict(options))
+def test_quick_options_keep_the_methods_and_raise_their_rates():
+    options = Options(methods=(LABEL, HYPERGEOMETRIC, METHODS[1])).quick()
+    assert [method.label for method in options.methods] == [
+        "LabelVAE (lr 1e-3)",
+        "HGVAE (lr 1e-3)",
+        "AdaVAE (once, lr 1e-3)",
+    ]
+    assert options.shared == (1, 5)
+    assert (options.seeds, options.steps, options.device) == (1, 600, "cpu")
 
 
 @pytest.mark.slow

@@ -266,6 +266,9 @@ class Method:
         ]
         return f"{self.name} ({', '.join(details)})" if details else self.name
 
+    def __str__(self) -> str:
+        return self.label
+
     @property
     def base(self) -> Method:
         """The method with the paper's values of the settings that an ablation varies."""

@@ -39,7 +39,7 @@ def source_of(
     if (most := max(member.shared for member in members)) > len(images.sizes):
         raise RunError(f"shared is {most}, but {options.dataset} has {len(images.sizes)} factors")
     there = images.to(device)
-    if options.held and options.dataset == "arm":
+    if options.held and options.dataset == "arm" and device.type == "cuda":
         there = held(there, device)
     numbers = torch.tensor([member.shared for member in members], device=device)
     alike = [(member.shared, member.seed) for member in members]

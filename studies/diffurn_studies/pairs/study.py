@@ -7,28 +7,25 @@ same factors; Sprites can be given by path. A model's pairs and noise depend on 
 same for all methods. The evaluation uses fresh pairs, the same for all models. There is no held-out
 part of the factor grid, as there is none in the paper's code base.
 
-All models with one s, or with every s (``--set together=true``, best on a GPU), are trained as one
-stack in one unit of work. A second unit scores their latents on the CPU. Run it with ``diffurn
-reproduce pairs``; ``--arm best`` and the other modules in `arms` are the published runs.
+All models with one s, or with every s (option `together`, best on a GPU), are trained as one stack
+in one unit of work. A second unit scores their latents on the CPU. Run it with ``diffurn reproduce
+pairs``; ``--arm best`` and the other modules in `arms` are the published runs.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
 from dataclasses import asdict
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from diffurn_studies.harness import runner as harness
 from diffurn_studies.harness.environment import wait_for
 from diffurn_studies.harness.records import rounded
-from diffurn_studies.harness.runner import Engine, Progress, Results, RunError, Table, Workspace
+from diffurn_studies.harness.runner import Results, RunError, Table, Workspace
 from diffurn_studies.pairs.figure import figures
 from diffurn_studies.pairs.options import Member, Options, stacks
 from diffurn_studies.pairs.scores import Latents, downstream
@@ -44,7 +41,7 @@ from diffurn_studies.pairs.tables import tables
 from diffurn_studies.pairs.training import PairTraining
 from diffurn_studies.stacked.training import BLOCK, tensor_cores
 
-__all__ = ["NAME", "Options", "figure", "run", "run_unit", "stages", "table", "units"]
+__all__ = ["NAME", "Options", "figure", "run_unit", "stages", "table", "units"]
 
 NAME = "pairs"
 NO_SCORES = {
@@ -143,12 +140,3 @@ def table(results: Results) -> list[Table]:
 
 def figure(results: Results) -> dict[str, Figure]:
     return figures(results.records, results.options)
-
-
-def run(
-    options: Options,
-    out: Path | None = None,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-) -> Results:
-    return harness.run(sys.modules[__name__], options, out, engine, progress)

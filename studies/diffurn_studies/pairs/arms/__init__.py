@@ -1,3 +1,1 @@
-"""The published runs of the pairs study, one module of options each: ``diffurn reproduce pairs
---arm best`` runs `best`.
-"""
+"""Arms of the study: ready-made options, one module each."""

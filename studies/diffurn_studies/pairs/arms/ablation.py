@@ -1,8 +1,7 @@
-"""The ablations of the paper's appendix, and the same for the best HGVAE
-(``results/pairs-ablation``).
+"""The ablations of the paper's appendix, and the same for the best HGVAE.
 
-The arm shows that the final temperature hardly matters, that the loss falls with the learning rate
-up to 1e-3, and that a larger β gives fewer independent latents.
+Result (``results/pairs-ablation``): the final temperature hardly matters, the loss falls with the
+learning rate up to 1e-3, and a larger β gives fewer independent latents.
 """
 
 from dataclasses import replace

@@ -1,7 +1,6 @@
-"""The best HGVAE found, beside baselines with the same objective, learning rate and number of steps
-(``results/pairs-best``).
+"""The best HGVAE found, beside baselines with the same objective and learning rate.
 
-The arm shows that ŝ of this HGVAE follows s: it rises by 3.1 while s rises by 5.
+Result (``results/pairs-best``): ŝ of this HGVAE follows s, it rises by 3.1 while s rises by 5.
 """
 
 from dataclasses import replace

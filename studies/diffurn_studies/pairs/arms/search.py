@@ -1,8 +1,8 @@
-"""The search for a better HGVAE: 18 methods in short runs with one seed (``results/pairs-search``).
+"""The search for a better HGVAE: 18 methods, short runs, one seed.
 
-The arm shows that counting the KL of a shared latent once decides: counted for both views, k̂ ends
-near 10 for every estimator, input and learning rate. `diffurn_studies.pairs.methods.BEST` was
-chosen here.
+Result (``results/pairs-search``): counting the KL of a shared latent once is decisive. Counted for
+both views, k̂ ends near 10 for every estimator, input and learning rate.
+`diffurn_studies.pairs.methods.BEST` was chosen here.
 """
 
 from dataclasses import replace

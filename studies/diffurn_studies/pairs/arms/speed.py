@@ -1,8 +1,7 @@
-"""The time of a training step of LabelVAE and of HGVAE, twelve models in a stack
-(``results/pairs-speed``, which keeps the unit ``speed`` only).
+"""The time of a training step of LabelVAE and HGVAE, twelve models in a stack.
 
-The arm shows that the urn costs 3 % of a step. The short training beside it has no meaning of its
-own.
+Result (``results/pairs-speed``, which keeps the unit ``speed`` only): the urn costs 3 % of a step.
+The short training beside the measurement has no meaning of its own.
 """
 
 from dataclasses import replace

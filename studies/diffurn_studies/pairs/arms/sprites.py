@@ -1,8 +1,8 @@
-"""The paper's methods and the best HGVAE on Sprites (``results/pairs-sprites``).
+"""The paper's methods and the best HGVAE on Sprites.
 
-The arm shows the same order as arm scenes: ŝ of the best HGVAE rises by 4.4 while s rises by 5, ŝ
-of the paper's HGVAE by 0.5. Give the file with ``--set data=sprites7f_64.npz``, or set DIFFURN_DATA
-to a folder that holds sprites/sprites7f_64.npz.
+Result (``results/pairs-sprites``): as on arm scenes, ŝ of the best HGVAE follows s (it rises by 4.4
+while s rises by 5), ŝ of the paper's HGVAE does not (0.5). Give the file with ``--set
+data=sprites7f_64.npz``, or set DIFFURN_DATA to a folder that holds sprites/sprites7f_64.npz.
 """
 
 from dataclasses import replace
