@@ -77,10 +77,9 @@ def _random_note(models: Iterable[Model]) -> list[str]:
     if None not in settings_of(models):
         return []
     return [
-        "s = random: each pair has its own number of changed factors, uniform on 1 to F−1. What "
-        "the paper calls s = 0 may be this: its "
-        "table of run times has k = −1 in that place, which disentanglement_lib reads as a random "
-        "number. Compare its s = 0 with both."
+        "s = random: each pair has its own number of changed factors, uniform on 1 to F−1. The "
+        "paper's s = 0 may be this case: its table of run times has k = −1 in that place, which "
+        "disentanglement_lib reads as a random number. Compare the paper's s = 0 with both."
     ]
 
 
@@ -129,9 +128,9 @@ def _numbers(models: Sequence[Model], options: Options) -> Table:
         f"Of {latents} latents k̂ are independent and ŝ = {latents} − k̂ shared. "
         f"{_conditions(models, options)}.",
         *_headline_note(factors, latents),
-        "References: the constant k̂, and apart from it the constant ŝ, that is best for all these "
-        "s together; an urn of ω = 1, which "
-        f"prefers neither; an oracle, k̂ = {factors} − s. s = all: the mean over the fixed s.",
+        "References: the constant k̂, and separately the constant ŝ, with the smallest error over "
+        f"all these s; an urn with equal weights, ω = 1; an oracle, k̂ = {factors} − s. "
+        "s = all: the mean over the fixed s.",
         *_random_note(models),
         *_broken_note(models),
     ]
@@ -143,10 +142,9 @@ def _headline_note(factors: int, latents: int) -> list[str]:
     if spare <= 0:
         return []
     return [
-        f"MSE({factors}−s, k̂) is the figure to look at: with {latents} latents for {factors} "
-        f"factors, {spare} carry nothing, and a perfect "
-        f"model counts them as shared: its ŝ is s + {spare}, its MSE(s, ŝ) {spare**2}. The paper "
-        "shows MSE(s, ŝ), as a plot alone."
+        f"MSE({factors}−s, k̂) is the main figure: with {latents} latents for {factors} factors, "
+        f"{spare} carry no information. A perfect model counts them as shared: its ŝ is "
+        f"s + {spare}, its MSE(s, ŝ) {spare**2}. The paper shows MSE(s, ŝ), as a plot only."
     ]
 
 
@@ -219,8 +217,8 @@ def _claims(models: Sequence[Model]) -> Table:
         "MSE and I-accuracy, at every s: the method's mean over seeds, and the best that any "
         "LabelVAE or AdaVAE of this study has there.",
         f"ŝ follows s: from the smallest to the largest s its mean rises by at least {FOLLOWS:g} "
-        "of what s does; r is the correlation "
-        "of s with mean ŝ over models. Open (–) where models are missing.",
+        "of the rise of s; r is the correlation of s with mean ŝ over models. Open (–) if models "
+        "are missing.",
     ]
     following = {"": _followed}
     if None in settings_of(models):
@@ -362,10 +360,9 @@ def _run_time(records: Mapping[str, Mapping[str, Any]], factors: int) -> list[Ta
     ]
     seconds = [time["mean"] for time in stated["LabelVAE"].values()]
     notes = [
-        "Ours: milliseconds that one training step takes for each of the models that are trained "
-        "side by side; / LabelVAE: as a multiple "
-        "of LabelVAE's. The paper's: such multiples of whole trainings on a GTX 1080 (means of 5 "
-        "runs), where LabelVAE took "
+        "Ours: milliseconds per training step and model, for models trained in one stack; "
+        "/ LabelVAE: as a multiple of LabelVAE's. The paper's: the same multiples of whole "
+        "trainings on a GTX 1080 (means of 5 runs), where LabelVAE took "
         f"{min(seconds):,.0f} to {max(seconds):,.0f} seconds.",
         f"k = {factors} − s are the independent factors; the paper's k = −1 may mean s = 0, or a "
         "random s.",
