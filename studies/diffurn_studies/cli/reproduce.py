@@ -98,7 +98,7 @@ def _options(modules: dict[str, Any], quick: bool, asked: dict[str, str]) -> dic
     from diffurn_studies.harness.records import RunError
 
     options = {
-        name: module.Options.quick() if quick else module.Options()
+        name: module.Options().quick() if quick else module.Options()
         for name, module in modules.items()
     }
     fields = {name: settings.field_names(each) for name, each in options.items()}

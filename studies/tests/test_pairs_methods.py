@@ -1,20 +1,30 @@
-"""Which latents the methods call shared, and the gradient that reaches the urn's importance."""
+"""Which latents the methods call shared, the gradient with respect to the urn's weights, and the
+settings of a method.
+"""
 
+import json
 import math
+from dataclasses import asdict, replace
 
 import pytest
 import torch
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
-from diffurn_studies.pairs.views import (
-    Ada,
+from diffurn_studies.pairs.methods import (
+    ADAPTIVE,
+    BEST,
+    HYPERGEOMETRIC,
+    LABEL,
+    ORACLE,
+    Adaptive,
     Differences,
     Hypergeometric,
     Label,
+    Method,
     Oracle,
-    independent_counts_log_law,
+    independent_log_probs,
     largest,
-    method_named,
+    plain_number,
 )
 
 LATENTS = 10
@@ -65,7 +75,7 @@ def test_the_oracle_takes_as_many_as_truly_differ():
 
 def test_adavae_splits_midway_between_smallest_and_largest():
     divergence = torch.tensor([[[0.0, 1.0, 0.5, 0.49], [3.0, 3.0, 3.0, 3.0]]])
-    assert Ada().independent(
+    assert Adaptive().independent(
         _pairs(torch.zeros_like(divergence), one_sided=divergence)
     ).tolist() == [[[0, 1, 1, 0], [1, 1, 1, 1]]]
 
@@ -78,14 +88,14 @@ def test_the_largest_are_chosen_once_each_also_among_ties():
         assert scores[chosen.bool()].sum() == scores.sort(descending=True).values[:number].sum()
 
 
-def test_the_table_of_the_urn_is_fishers_law():
+def test_the_table_of_the_urn_is_fishers_distribution():
     log_weights = torch.randn(7, 2, generator=torch.Generator().manual_seed(0)) * 3
     urn = FisherHypergeometric([LATENTS, LATENTS], LATENTS, log_weights=log_weights)
     counts = torch.arange(LATENTS + 1.0)
     expected = torch.stack(
         [urn.log_prob(torch.stack([k, LATENTS - k]).expand(7, 2)) for k in counts], -1
     )
-    torch.testing.assert_close(independent_counts_log_law(log_weights, LATENTS), expected)
+    torch.testing.assert_close(independent_log_probs(log_weights, LATENTS), expected)
 
 
 def test_extreme_importance_takes_all_or_nothing():
@@ -97,7 +107,7 @@ def test_extreme_importance_takes_all_or_nothing():
     assert log_weights.grad.isfinite().all()
 
 
-def test_draws_follow_the_urns_law():
+def test_draws_follow_the_urns_distribution():
     # pooled chi-square of 20,000 draws, false-alarm rate 1e-4
     from scipy.stats import chisquare
 
@@ -110,7 +120,7 @@ def test_draws_follow_the_urns_law():
         .long()
     )
     seen = counts.bincount(minlength=LATENTS + 1).double()
-    expected = 20_000 * independent_counts_log_law(log_weights, LATENTS).exp()
+    expected = 20_000 * independent_log_probs(log_weights, LATENTS).exp()
     often = expected > 5
     pooled = [
         torch.cat([values[often], values[~often].sum(0, keepdim=True)])
@@ -120,7 +130,7 @@ def test_draws_follow_the_urns_law():
 
 
 @pytest.mark.parametrize("estimator", ["gumbel", "covariance"])
-def test_the_gradient_at_the_importance_is_the_estimators_of_the_library(estimator, monkeypatch):
+def test_the_gradient_at_the_weights_is_that_of_the_library(estimator):
     """Averaged over many draws the table's gradient and the library's agree: within five standard
     errors, false alarms below 1e-5.
     """
@@ -146,10 +156,11 @@ def test_the_gradient_at_the_importance_is_the_estimators_of_the_library(estimat
 
 
 @pytest.mark.parametrize(
-    "name", ["hypergeometric", "hypergeometric-covariance", "hypergeometric-detached"]
+    "method",
+    [Hypergeometric(), Hypergeometric("covariance"), Hypergeometric(sorting="detached")],
+    ids=repr,
 )
-def test_the_choice_is_hard_and_its_gradient_reaches_importance_and_divergences(name):
-    method = method_named(name).aggregation
+def test_the_choice_is_hard_and_has_gradients(method):
     divergence = torch.rand(
         2, 5, LATENTS, generator=torch.Generator().manual_seed(1), requires_grad=True
     )
@@ -165,47 +176,92 @@ def test_the_choice_is_hard_and_its_gradient_reaches_importance_and_divergences(
         (chosen * values).sum(), [divergence, log_weights], allow_unused=True
     )
     assert (to_weights.abs().sum(-1) > 0).all()
-    assert (to_divergence is None) if name.endswith("detached") else (to_divergence.abs().sum() > 0)
+    if method.sorting == "detached":
+        assert to_divergence is None
+    else:
+        assert to_divergence.abs().sum() > 0
 
 
-def test_names_stand_for_methods():
-    paper = method_named("hypergeometric")
-    assert paper.aggregation == Hypergeometric("gumbel", "raw", "relaxed")
-    assert (
-        paper.learning_rate,
-        paper.final_temperature,
-        paper.beta,
-        paper.payment,
-        paper.averaging,
-    ) == (1e-6, 0.01, 1.0, "both", "group")
-    assert method_named("ada").learning_rate == 1e-4
-    best = method_named("hypergeometric-once-lr3e-4-covariance-tau0.5-beta2-log1p-product-detached")
-    assert best.aggregation == Hypergeometric("covariance", "log1p", "detached")
-    assert (best.learning_rate, best.final_temperature, best.beta) == (3e-4, 0.5, 2.0)
-    assert (best.payment, best.averaging) == ("once", "product")
-    assert method_named("label-index").aggregation == Label(by_index=True)
+def test_the_papers_methods_have_the_papers_settings():
+    assert HYPERGEOMETRIC.aggregation == Hypergeometric("gumbel", "raw", "relaxed")
+    for method, rate in ((LABEL, 1e-4), (ADAPTIVE, 1e-4), (ORACLE, 1e-4), (HYPERGEOMETRIC, 1e-6)):
+        assert method.learning_rate == rate
+        assert (method.final_temperature, method.beta) == (0.01, 1.0)
+        assert (method.payment, method.averaging) == ("both", "group")
+
+
+EVERY_KIND = {
+    "LabelVAE": LABEL,
+    "LabelVAE (by index)": Method(Label(by_index=True)),
+    "LabelVAE (by index, once)": Method(Label(by_index=True), payment="once"),
+    "AdaVAE": ADAPTIVE,
+    "AdaVAE (once)": replace(ADAPTIVE, payment="once"),
+    "Oracle": ORACLE,
+    "HGVAE": HYPERGEOMETRIC,
+    "HGVAE (covariance, log1p, once, lr 1e-4)": Method(
+        Hypergeometric("covariance", "log1p"), payment="once", learning_rate=1e-4
+    ),
+    "HGVAE (lr 1e-3, τ 0.5, β 4)": Method(
+        Hypergeometric(), learning_rate=1e-3, final_temperature=0.5, beta=4.0
+    ),
+    "HGVAE (covariance, log1p, once, lr 1e-3, detached)": BEST,
+    "HGVAE (lr 3e-4, product)": replace(HYPERGEOMETRIC, averaging="product", learning_rate=3e-4),
+}
+
+
+@pytest.mark.parametrize(("label", "method"), EVERY_KIND.items(), ids=EVERY_KIND)
+def test_a_label_names_what_differs_from_the_paper(label, method):
+    assert method.label == label
+
+
+@pytest.mark.parametrize("method", EVERY_KIND.values(), ids=EVERY_KIND)
+def test_a_method_survives_json(method):
+    assert Method.from_fields(json.loads(json.dumps(asdict(method)))) == method
+
+
+def test_methods_that_differ_have_different_fields():
+    fields = [json.dumps(asdict(method)) for method in EVERY_KIND.values()]
+    assert len(set(fields)) == len(fields)
+
+
+def test_the_base_of_a_method_has_the_papers_rate_temperature_and_beta():
+    varied = replace(BEST, learning_rate=3e-4, final_temperature=0.5, beta=8.0)
+    assert varied.base == Method(BEST.aggregation, payment="once", learning_rate=1e-6)
+    assert varied.base.label == "HGVAE (covariance, log1p, once, detached)"
+
+
+def test_numbers_in_labels_are_short():
+    assert [plain_number(value) for value in (1e-6, 0.0001, 0.00025, 0.01, 1.0, 4, 0)] == [
+        "1e-6",
+        "1e-4",
+        "2.5e-4",
+        "0.01",
+        "1",
+        "4",
+        "0",
+    ]
 
 
 @pytest.mark.parametrize(
-    ("name", "message"),
+    ("part", "fields", "message"),
     [
-        ("vae", "no method 'vae'"),
-        ("ada-index", "detail 'index'"),
-        ("label-covariance", "detail 'covariance'"),
-        ("ada-once-both", "two words for one thing"),
-        ("ada-lr0", "detail 'lr0'"),
-        ("ada-lrfast", "detail 'lrfast'"),
-        ("hypergeometric-", "detail ''"),
+        (Hypergeometric, {"estimator": "simple"}, "'simple', but must be gumbel or covariance"),
+        (Hypergeometric, {"scale": "log"}, "scale is 'log', but must be raw or log1p"),
+        (Hypergeometric, {"sorting": "hard"}, "'hard', but must be relaxed or detached"),
+        (Method, {"aggregation": Adaptive(), "payment": "twice"}, "must be both or once"),
+        (Method, {"aggregation": Adaptive(), "averaging": "sum"}, "must be group or product"),
+        (Method, {"aggregation": Adaptive(), "learning_rate": 0}, "learning_rate is 0, but must"),
+        (Method, {"aggregation": Adaptive(), "beta": -1.0}, "beta is -1.0, but must be > 0"),
     ],
 )
-def test_wrong_names_are_refused_with_what_is_known(name, message):
+def test_impossible_settings_are_refused(part, fields, message):
     with pytest.raises(ValueError, match=message):
-        method_named(name)
+        part(**fields)
 
 
-def test_the_law_has_the_binomial_coefficients_of_both_groups():
-    law = independent_counts_log_law(torch.zeros(2), 4).exp()
+def test_equal_weights_leave_the_binomial_coefficients():
+    found = independent_log_probs(torch.zeros(2), 4).exp()
     expected = torch.tensor(
         [math.comb(4, k) * math.comb(4, 4 - k) / math.comb(8, 4) for k in range(5)]
     )
-    torch.testing.assert_close(law, expected)
+    torch.testing.assert_close(found, expected)

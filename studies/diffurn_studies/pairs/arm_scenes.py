@@ -1,12 +1,12 @@
-"""Arm scenes: a little robot holds an object above a floor. 1,036,800 pictures of seven known
-factors, drawn when asked for, none stored.
+"""Arm scenes: a small robot holds an object above a floor. 1,036,800 images of seven known factors,
+rendered on demand.
 
-The grid of factors is that of mpi3d (Gondal et al., *On the Transfer of Inductive Bias from
-Simulation to the Real World*, NeurIPS 2019). An arm with two links reaches from a turning base to
-the place the two axes name; its hand holds an object of some colour, shape and size, seen from one
-of three heights before one of three backgrounds. Every part is given by the signed distance d to
-its outline and covers a pixel by the share clamp(½ - d/pixel), so that edges are smooth and steps
-of an axis, half a pixel at least, are seen.
+The factors and their values are those of mpi3d (Gondal et al., *On the Transfer of Inductive Bias
+from Simulation to the Real World*, NeurIPS 2019). An arm with two links reaches from a turning base
+to the position given by the two axes. Its hand holds an object of some colour, shape and size, seen
+from one of three heights in front of one of three backgrounds. Every part is given by the signed
+distance d to its outline and covers the fraction clamp(½ - d/pixel) of a pixel. Edges are therefore
+smooth, and a step of an axis, which is at least half a pixel, is visible.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ PIXELS = 64
 
 
 class Outline(NamedTuple):
-    """A shape of radius one as numbers: the union of two boxes made rounder, hollow behind a wall,
-    cut off along a slope.
+    """The parameters of a shape of radius one: the union of two rounded boxes, hollow behind a
+    wall, cut off along a slope.
 
-    Lengths are half widths and half heights; the slope keeps slope·(|x|, y) ≤ cut. What a shape
-    does not need is left at a value that does nothing, so that one formula draws them all and
-    pictures of different shapes are drawn together.
+    Lengths are half widths and half heights; the slope keeps slope·(|x|, y) ≤ cut. Parameters that
+    a shape does not need have values without effect, so one formula renders all shapes, and images
+    of different shapes are rendered together.
     """
 
     box: tuple[float, float]
@@ -64,27 +64,27 @@ SHAPES = {
     "sphere": Outline((0.0, 0.0), (0.0, 0.0), 1.0),
 }
 RADII = {"small": 0.15, "large": 0.23}
-CAMERAS = {"top": 36.0, "centre": 20.0, "bottom": 5.0}  # degrees by which it looks down
+CAMERAS = {"top": 36.0, "centre": 20.0, "bottom": 5.0}  # degrees below the horizontal
 BACKGROUNDS = {
     "purple": (0.62, 0.48, 0.80),
     "sea green": (0.42, 0.76, 0.66),
     "salmon": (0.98, 0.64, 0.55),
 }
 
-_PIXEL = 2 / PIXELS  # pictures are two wide and two high
+_PIXEL = 2 / PIXELS  # images have width and height 2
 _STEEL = (0.93, 0.97, 1.0)
 # The world: x to the right, z up from the floor, depth from the object's plane towards the wall.
-_AT_ONCE = 16  # pictures whose parts stay in a processor's cache
-_MIDDLE = 0.64  # the height z, at depth 0, in the middle of the picture
+_AT_ONCE = 16  # images per chunk on a CPU, so that intermediate results stay in its cache
+_MIDDLE = 0.64  # the height z, at depth 0, of the middle of the image
 _BASE_DEPTH, _WALL_DEPTH = 0.55, 1.05
 _SHOULDER, _UPPER_ARM, _FOREARM = 0.42, 0.72, 0.82
 _HAND = 0.15  # from the wrist down to the object
-_ACROSS, _UPWARDS = (-0.72, 0.72), (0.50, 1.38)  # where the axes take the object's top
+_ACROSS, _UPWARDS = (-0.72, 0.72), (0.50, 1.38)  # range of the object's top along the axes
 
 
 class _Camera(NamedTuple):
-    """Looks down by an angle from far away: depth lifts things in the picture, and heights are
-    foreshortened.
+    """A distant camera that looks down by an angle: depth moves things up in the image, and heights
+    are foreshortened.
     """
 
     sine: Tensor
@@ -95,7 +95,7 @@ class _Camera(NamedTuple):
 
 
 class _Arm(NamedTuple):
-    """Places in the picture; the base stands at x = 0."""
+    """Positions in the image; the base is at x = 0."""
 
     foot_y: Tensor
     shoulder_y: Tensor
@@ -106,11 +106,11 @@ class _Arm(NamedTuple):
 
 
 class ArmScenes:
-    """Pictures by their factors, computed on the device; the default data set of the pairs study,
-    which needs no download.
+    """Images by their factors, rendered on the device. This is the default data set of the study;
+    it needs no download.
 
     Args:
-        device: where pictures are drawn.
+        device: where images are rendered.
 
     Example:
         >>> scenes = ArmScenes()
@@ -147,7 +147,7 @@ class ArmScenes:
         return ArmScenes(device)
 
     def images(self, factors: Tensor) -> Tensor:
-        """Pictures (..., 64, 64, 3), float32 from 0 to 1, of factors (..., 7), integers below
+        """Images (..., 64, 64, 3), float32 from 0 to 1, of factors (..., 7): integers below
         `sizes`, which are not checked.
         """
         if factors.is_cuda or torch.compiler.is_compiling():
@@ -187,14 +187,14 @@ class ArmScenes:
     def _shadow(
         self, camera: _Camera, x: Tensor | float, y: Tensor, radius: Tensor | float
     ) -> Tensor:
-        """A soft disc on the floor, which is an ellipse in the picture."""
+        """A soft disc on the floor, which is an ellipse in the image."""
         flattened = radius * camera.sine + 0.02
         return (
             1.6 - 1.2 * (((self._x - x) / radius).square() + ((self._y - y) / flattened).square())
         ).clamp(0.0, 1.0)
 
     def _machine(self, arm: _Arm) -> tuple[Tensor, Tensor]:
-        """The distance to base, links and hand together, and the light on them: dark outlines,
+        """The distance to the union of base, links and hand, and the light on it: dark outlines,
         bright joints.
         """
         base = _rounded_box(self._x, self._y - arm.foot_y, 0.20, 0.03, 0.03)
@@ -219,9 +219,7 @@ class ArmScenes:
     def _object(
         self, outline: Tensor, x: Tensor, y: Tensor, radius: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """The distance to the object's outline and the light on it, which comes from the upper
-        left.
-        """
+        """The distance to the object's outline, and the light on the object from the upper left."""
         width, height, other_width, other_height, rounding, wall, aside, upwards, cut = (
             outline.unbind(-1)
         )
@@ -238,7 +236,7 @@ class ArmScenes:
     def _link(
         self, x: Tensor | float, y: Tensor, to_x: Tensor | float, to_y: Tensor, radius: float
     ) -> Tensor:
-        """All within `radius` of the line between two points."""
+        """The distance to all points within `radius` of the line between two points."""
         along_x, along_y = to_x - x, to_y - y
         right, up = self._x - x, self._y - y
         length = along_x * along_x + along_y * along_y + 1e-6  # a link seen end-on is a point
@@ -250,25 +248,22 @@ class ArmScenes:
 
 
 def _placed(value: Tensor, between: tuple[float, float]) -> Tensor:
-    """Where a value of an axis is: evenly spaced, so that no two of the 40 × 40 places are nearer
-    than one step.
+    """The position of an axis' value. Positions are evenly spaced, so two of the 40 × 40 are at
+    least one step apart.
     """
     first, last = between
     return first + (last - first) / (SIZES[-1] - 1) * value.to(torch.float32)
 
 
 def _reaching(x: Tensor, z: Tensor, camera: _Camera) -> _Arm:
-    """The arm with its wrist at (x, z), depth 0: the base turns there, and the elbow points up in
-    the plane it turned to.
+    """The arm with its wrist at (x, z), depth 0. The base turns towards the wrist, and the elbow
+    points up in the vertical plane through base and wrist.
     """
-    out, rise = (
-        (x * x + _BASE_DEPTH**2).sqrt(),
-        z - _SHOULDER,
-    )  # from the shoulder to the wrist in that plane
+    # from the shoulder to the wrist in that plane
+    out, rise = (x * x + _BASE_DEPTH**2).sqrt(), z - _SHOULDER
     squared = out * out + rise * rise
-    along = (squared + _UPPER_ARM**2 - _FOREARM**2) / (
-        2 * squared
-    )  # law of cosines, in units of that distance
+    # law of cosines, in units of the distance from shoulder to wrist
+    along = (squared + _UPPER_ARM**2 - _FOREARM**2) / (2 * squared)
     across = (_UPPER_ARM**2 / squared - along * along).sqrt()
     elbow_out, elbow_rise = along * out - across * rise, along * rise + across * out
     elbow_y = camera.y(_SHOULDER + elbow_rise, _BASE_DEPTH * (1 - elbow_out / out))
@@ -289,7 +284,7 @@ def _norm(x: Tensor, y: Tensor) -> Tensor:
 def _rounded_box(
     x: Tensor, y: Tensor, width: Tensor | float, height: Tensor | float, rounding: Tensor | float
 ) -> Tensor:
-    """The distance to all within `rounding` of the box around the origin."""
+    """The distance to all points within `rounding` of the box around the origin."""
     right, up = x.abs() - width, y.abs() - height
     return (
         _norm(right.clamp(min=0.0), up.clamp(min=0.0))

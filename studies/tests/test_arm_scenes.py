@@ -14,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from diffurn_studies.pairs.arm import NAMES, SIZES, ArmScenes
+from diffurn_studies.pairs.arm_scenes import NAMES, SIZES, ArmScenes
 
 COLOUR, SHAPE, SIZE, CAMERA, BACKGROUND, HORIZONTAL, VERTICAL = range(7)
 AXES = (HORIZONTAL, VERTICAL)
