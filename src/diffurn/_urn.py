@@ -308,6 +308,10 @@ class Urn(Distribution):
         """How `rsample` differentiates."""
         return CovarianceST() if self._estimator is None else self._estimator
 
+    @estimator.setter
+    def estimator(self, estimator: Estimator | None) -> None:
+        self._estimator = self._checked_estimator(estimator)
+
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
         """Whether an estimator was given. `rsample` works without one, by `CovarianceST`."""
