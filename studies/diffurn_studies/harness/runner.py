@@ -70,7 +70,8 @@ def run(
     directory = RunDirectory(Path(os.path.realpath(out)))
     with directory.locked():
         results = _run(study, options, device, directory, engine, progress, arm)
-        directory.publish((study.__doc__ or "").strip().partition("\n\n")[0], study.table(results))
+        about = (study.__doc__ or "").strip().partition("\n\n")[0]
+        directory.publish(" ".join(about.split()), study.table(results))
         for name, figure in study.figure(results).items():
             write_figure(directory.path / "figures" / f"{name}.png", figure)
     return results
