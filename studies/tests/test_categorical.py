@@ -40,7 +40,7 @@ def test_untrained_categoricals_are_invalid_as_often_as_counting_says() -> None:
     )
 
 
-def test_leaving_the_rest_to_the_last_group_is_invalid_as_often_as_counting_says() -> None:
+def test_the_rest_for_the_last_group_is_invalid_as_often_as_counting_says() -> None:
     pairs = list(itertools.product(range(11), range(8)))
     wrong = Fraction(sum(not 0 <= DRAWS - sum(x) <= 8 for x in pairs), len(pairs))
     assert invalid_probability(Categoricals(False, True, 1)) == pytest.approx(

@@ -172,7 +172,7 @@ def test_every_study_is_found_by_its_name_and_has_the_papers_arm(name: str) -> N
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_killed_again_and_again_ends_with_the_records_of_an_uninterrupted_one(
+def test_a_run_killed_often_ends_with_the_records_of_a_whole_run(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     """Three SIGKILLs and a Ctrl-C: in a unit without checkpoints, twice in one with them, and in
@@ -226,7 +226,7 @@ def test_a_run_killed_again_and_again_ends_with_the_records_of_an_uninterrupted_
         assert len(list((out / "logs" / unit).iterdir())) == 1
 
 
-def test_a_unit_that_fails_leaves_the_earlier_records_and_can_be_tried_again(
+def test_a_unit_that_fails_leaves_earlier_records_and_can_run_again(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     def fail_in_steps1(options: tiny.Options, unit: str, workspace: Workspace) -> dict[str, Any]:
@@ -308,7 +308,7 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), torch.ones(1), {1, 2}])
-def test_a_record_that_is_not_plain_json_is_refused_by_the_name_of_its_unit(
+def test_a_record_that_is_not_plain_json_is_refused_by_its_unit(
     value: object, tmp_path: Path
 ) -> None:
     study = tiny.Changed(run_unit=lambda *_: {"value": value})
@@ -333,7 +333,7 @@ def test_a_run_resumed_elsewhere_remembers_both_environments(uninterrupted: Path
     assert RunDirectory(uninterrupted).environments() == [elsewhere, here]
 
 
-def test_the_commit_is_that_of_diffurn_not_of_a_project_it_is_installed_in(tmp_path: Path) -> None:
+def test_the_commit_is_that_of_the_file_not_of_a_surrounding_project(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
         return subprocess.run(
@@ -507,7 +507,7 @@ def test_every_kind_of_option_can_be_set() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_full_disk_ends_the_run_with_a_sentence_and_keeps_what_was_there(
+def test_a_full_disk_ends_the_run_with_a_sentence_and_loses_nothing(
     uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, whole = tmp_path / "full", os.fsync
@@ -532,7 +532,7 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_keeps_what_was_there(
     assert {name: files(out)[name] for name in kept} == kept
 
 
-def test_a_file_system_that_fills_up_for_real_ends_the_run_with_a_sentence(
+def test_a_real_full_file_system_ends_the_run_with_a_sentence(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     if (
@@ -634,7 +634,7 @@ def test_without_a_study_the_studies_and_arms_are_listed() -> None:
     assert all(line.strip() in helped.stdout for line in lines)
 
 
-def test_a_run_directory_remembers_its_arm_and_the_same_command_resumes_it(
+def test_a_run_directory_remembers_its_arm_and_is_resumed_by_it(
     tmp_path: Path,
 ) -> None:
     out = tmp_path / "run"

@@ -81,7 +81,7 @@ def test_p_values_of_many_draws_are_those_of_a_simulation() -> None:
         )
 
 
-def test_discrete_p_values_are_below_continuous_ones_and_approach_them_for_fine_laws() -> None:
+def test_discrete_p_values_approach_continuous_ones_from_below() -> None:
     number, distance = 2_000, 0.03
     continuous = stats.kstwo.sf(distance, number)
     fine, coarse = np.full(1_000, 1e-3), np.full(5, 0.2)
@@ -222,7 +222,7 @@ def test_the_best_weights_are_those_scipy_finds() -> None:
     assert remark["divergence"][0] == pytest.approx(divergence(np.log([4.0, 0.5])), rel=1e-9)
 
 
-def test_a_different_weight_nearly_makes_up_for_the_merge_but_is_not_the_urns() -> None:
+def test_a_different_weight_makes_up_for_the_merge_but_is_not_the_urns() -> None:
     remark = remark_record(settings(Options())["weight-10"])["remark"]
     assert remark["divergence"][0] > 1
     assert remark["divergence"][1] < 0.001
@@ -276,7 +276,7 @@ def test_the_paper_test_rejects_less_often_than_it_says() -> None:
     assert sum(record["exact"]["p_values"]) > sum(record["paper"]["p_values"])
 
 
-def test_the_merged_chain_is_told_from_fishers_law_and_the_exact_sampler_is_not(
+def test_the_merged_chain_is_rejected_and_the_exact_sampler_is_not(
     results: Results,
 ) -> None:
     record = results.records["weight-5"]

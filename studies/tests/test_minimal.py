@@ -120,7 +120,7 @@ def test_the_loss_of_a_batch_is_the_mean_squared_distance_of_its_draws(gradient:
     assert float(loss[1]) > 1_000
 
 
-def test_data_are_the_same_for_every_estimator_and_differ_by_seed_and_source() -> None:
+def test_data_differ_by_seed_and_source_alone() -> None:
     data = data_sets(TINY, "exact")
     assert data.shape == (4, 50, 3)
     assert (data.sum(-1) == PAPERS_URN.draws).all()

@@ -295,7 +295,7 @@ def wide_report(finished: Path, tmp_path: Path) -> Path:
 
 @in_a_browser
 @pytest.mark.parametrize("width", [390, 1400])
-def test_a_browser_shows_everything_loads_nothing_and_does_not_scroll_sideways(
+def test_a_browser_shows_all_loads_nothing_and_never_scrolls_sideways(
     width: int, wide_report: Path
 ) -> None:
     source = wide_report.read_text(encoding="utf-8")

@@ -451,7 +451,7 @@ def test_expected_counts_know_the_curvature_of_their_law(balls: float | None, la
         Hypergeometric(law="assignments"),
     ],
 )
-def test_the_gradient_of_the_prior_reaches_the_responsibilities_and_the_weights(
+def test_the_priors_gradient_reaches_responsibilities_and_weights(
     prior: Prior,
 ) -> None:
     scores, log_weights = (
@@ -662,7 +662,7 @@ def test_every_model_of_a_stack_has_the_bound_that_a_plain_model_has(fused: bool
     torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
 
 
-def test_gradients_of_a_stack_are_those_of_a_plain_model_where_nothing_is_relaxed() -> None:
+def test_gradients_of_a_stack_are_those_of_plain_models() -> None:
     priors: list[Prior] = [Categorical(), Uniform()]
     model = tiny_stack(priors)
     x, normal, gumbel = noise_for(model, 12)
