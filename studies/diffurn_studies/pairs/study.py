@@ -27,7 +27,7 @@ from matplotlib.figure import Figure
 
 from diffurn.estimators import ExponentialAnnealing
 from diffurn_studies.harness import runner as harness
-from diffurn_studies.harness.environment import wait_for
+from diffurn_studies.harness.machine import wait_for
 from diffurn_studies.harness.records import rounded
 from diffurn_studies.harness.runner import Engine, Progress, Results, RunError, Table, Workspace
 from diffurn_studies.pairs import figure as pairs_figure
