@@ -28,7 +28,7 @@ from torch import Tensor
 from benchmarks.measure import peak_tensor_bytes
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, score_surrogate
 from diffurn_studies.harness.drawing import legend_below
-from diffurn_studies.harness.environment import environment, usable_device, wait_for
+from diffurn_studies.harness.machine import environment, usable_device, wait_for
 from diffurn_studies.harness.tables import Table
 
 Objective = Callable[[Tensor], Tensor]

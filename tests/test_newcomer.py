@@ -21,7 +21,7 @@ from benchmarks import gradients
 from diffurn.__main__ import main
 from diffurn.cli import app
 from diffurn_studies.harness import engines
-from diffurn_studies.harness.environment import usable_device
+from diffurn_studies.harness.machine import usable_device
 from support.processes import interruptible
 
 runner = CliRunner()
@@ -222,6 +222,6 @@ def test_a_missing_engine_is_said_before_a_folder_is_made(
     sentence = refused(
         "reproduce", "ks", "--quick", "--engine", "ray", "--out", str(tmp_path / "out")
     )
-    assert "the engine ray needs Ray: pip install 'diffurn[cluster]'" in sentence
+    assert "the engine ray needs Ray: pip install 'diffurn-studies[cluster]'" in sentence
     assert not (tmp_path / "out").exists()
     assert engines.named("local") is engines.local

@@ -42,7 +42,7 @@ REFUSED = {
     "sample --group-sizes 3,x --draws 2 --weights 1,2": "'x' is not a number",
     "reproduce kolmogorov": "choose one of ks",
     "reproduce ks --device cuda": "leave --device out",
-    "reproduce ks --engine ray": "pip install 'diffurn[cluster]'",
+    "reproduce ks --engine ray": "pip install 'diffurn-studies[cluster]'",
     "report nowhere": "is not a run directory",
     "explore --no-open": "pip install 'diffurn[explore]'",
 }

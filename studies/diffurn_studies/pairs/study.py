@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from matplotlib.figure import Figure
 
-from diffurn_studies.harness.environment import wait_for
+from diffurn_studies.harness.machine import wait_for
 from diffurn_studies.harness.records import rounded
 from diffurn_studies.harness.runner import Results, RunError, Table, Workspace
 from diffurn_studies.pairs.figure import figures

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from diffurn_studies.clustering.scores import correlation
-from diffurn_studies.harness.paper import paper
+from diffurn_studies.harness.literature import paper
 from diffurn_studies.harness.tables import Cell, Table, mean_and_deviation, with_deviation
 from diffurn_studies.pairs.methods import LABEL, VARIED, Method, plain_number
 from diffurn_studies.pairs.options import Options

@@ -1,42 +1,47 @@
-"""A tiny experiment for the tests of the harness; run as a script, it is the command line with this
-experiment added.
+"""A tiny study for the tests of the harness; run as a script, it is a command line for this study.
 
-Units: `fast0`, `fast1`, ... draw numbers; `slow` takes its time and keeps nothing on the way;
-`steps0`, `steps1` walk step by step, log every step and save a checkpoint now and then. Every
-attempt leaves its process id in the unit's folder, so tests can count and kill them.
+Units: `fast0`, `fast1`, ... draw numbers; `slow` takes its time and saves no checkpoint; `steps0`,
+`steps1` walk step by step, log every step and save a checkpoint now and then. Every attempt leaves
+its process id in the unit's folder, so that tests can count and kill the attempts.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import time
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
+import tiny_arms
 import torch
+import typer
 from matplotlib.figure import Figure
 
-from diffurn_studies.harness import runner as harness
-from diffurn_studies.harness.runner import Engine, Progress, Results, Table, Workspace
+from diffurn_studies.cli.report import report
+from diffurn_studies.cli.reproduce import command
+from diffurn_studies.harness.arms import Entry
+from diffurn_studies.harness.study import Results, Study
+from diffurn_studies.harness.tables import Table
+from diffurn_studies.harness.workspace import Workspace
 
 NAME = "tiny"
 
 
 @dataclass(frozen=True)
 class Options:
-    """What the tiny experiment does.
+    """What the tiny study does.
 
     Attributes:
         seeds: number of fast units.
         steps: of a walk.
         pause: seconds a step of a walk takes; a slow unit takes ten of them.
         scale: of the numbers drawn.
-        sizes: what is drawn, for tests of the command line.
-        law: likewise.
-        loud: likewise.
-        limit: likewise.
+        sizes: of the tensors drawn.
+        law: for tests of the command line, as are the next two.
+        loud: true or false.
+        limit: a number or none.
+        label: an object, which the command line cannot set.
         device: where to compute.
     """
 
@@ -48,15 +53,15 @@ class Options:
     law: Literal["normal", "uniform"] = "normal"
     loud: bool = False
     limit: int | None = None
+    label: complex = 1j
     device: str = "cpu"
 
     def __post_init__(self) -> None:
         if self.steps < 1:
             raise ValueError(f"steps is {self.steps}, but must be at least 1")
 
-    @classmethod
-    def quick(cls) -> Options:
-        return cls(seeds=1, steps=10)
+    def quick(self) -> Options:
+        return replace(self, seeds=1, steps=10)
 
 
 def units(options: Options) -> list[str]:
@@ -113,17 +118,33 @@ def figure(results: Results) -> dict[str, Figure]:
     return {"values": picture}
 
 
-def run(
-    options: Options,
-    out: Path | None = None,
-    engine: Engine | None = None,
-    progress: Progress | None = None,
-) -> Results:
-    return harness.run(sys.modules[__name__], options, out, engine, progress)
+@dataclass(frozen=True)
+class Changed:
+    """The tiny study with other units, or another way to run them."""
 
+    units: Callable[[Options], list[str]] = units
+    run_unit: Callable[[Options, str, Workspace], dict[str, Any]] = run_unit
+    table: Callable[[Results], list[Table]] = table
+    figure: Callable[[Results], dict[str, Figure]] = figure
+    NAME: str = field(default=NAME, init=False)
+
+
+def command_line(studies: Mapping[str, Entry]) -> typer.Typer:
+    """The commands `reproduce`, for some studies, and `report`."""
+    made = typer.Typer(add_completion=False)
+    made.command("reproduce")(command(studies))
+    made.command("report")(report)
+    return made
+
+
+def load() -> Study:
+    """This module under its own name, even if it runs as a script."""
+    import tiny_study
+
+    return tiny_study
+
+
+APP = command_line({"tiny": Entry(load, tiny_arms)})
 
 if __name__ == "__main__":
-    from diffurn.cli import app
-
-    harness.EXPERIMENTS["tiny"] = "tiny_experiment"
-    app()
+    APP()

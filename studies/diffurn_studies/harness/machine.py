@@ -1,4 +1,4 @@
-"""Where a figure comes from: the device it is computed on, versions and hardware, the commit."""
+"""The machine that computes: its devices, and the versions and the commit that a run records."""
 
 from __future__ import annotations
 
@@ -12,9 +12,7 @@ import diffurn
 
 
 def device_named(name: str) -> torch.device:
-    """A device by its name; where torch knows none of that name, a ValueError says what to
-    choose.
-    """
+    """A device by its name; a ValueError if torch knows no such name."""
     try:
         return torch.device(name)
     except RuntimeError:
@@ -22,9 +20,7 @@ def device_named(name: str) -> torch.device:
 
 
 def usable_device(name: str) -> torch.device:
-    """A device that computes here; where there is none of that name, a ValueError says what to
-    do.
-    """
+    """A device by its name; a ValueError if it does not work on this machine."""
     device = device_named(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         way_out = "choose cpu, or install a torch that was built for this machine's GPU"
@@ -41,13 +37,13 @@ def usable_device(name: str) -> torch.device:
 
 
 def wait_for(device: torch.device) -> None:
-    """Until the device has done all that it was asked for, before a clock is read."""
+    """Waits until the device has finished, so that a clock can be read."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
 
 
 def environment(device: torch.device) -> dict[str, str]:
-    """Versions and hardware, for the record beside every committed result."""
+    """Versions and hardware, as kept beside every committed result."""
     threads = torch.get_num_threads()
     accelerator = (
         torch.cuda.get_device_name(device)
@@ -64,18 +60,21 @@ def environment(device: torch.device) -> dict[str, str]:
 
 
 def provenance(device: torch.device) -> dict[str, str]:
-    """Versions, device and, in a git checkout of diffurn, its commit."""
+    """Versions, device and, in a git checkout of diffurn, the commit.
+
+    A CUDA device that this machine lacks belongs to the workers of a cluster.
+    """
     elsewhere = device.type == "cuda" and not torch.cuda.is_available()
     here = environment(torch.device("cpu") if elsewhere else device)
     if elsewhere:
         here["device"] = f"{device} of a cluster's workers"
-    commit = _commit(Path(diffurn.__file__))
+    commit = commit_of(Path(diffurn.__file__))
     return {**here, "commit": commit} if commit else here
 
 
-def _commit(source: Path) -> str | None:
-    """The commit `source` belongs to, marked where the checkout differs from it; None unless git
-    tracks the file itself.
+def commit_of(source: Path) -> str | None:
+    """The commit that a file belongs to, with "-dirty" if the checkout differs from it; None if git
+    does not track the file.
     """
     git = ["git", "-C", str(source.parent)]
     try:

@@ -1,4 +1,4 @@
-"""The paper's own figures, kept beside ours."""
+"""The numbers that the paper states, to be shown beside ours."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any
 
 
 def paper(name: str) -> Any:
-    """What the paper states under the name of one of its studies or tables; the names are those of
-    `paper.json`.
+    """The paper's numbers for one of its studies, from `paper.json`.
 
     Example:
         >>> paper("ks")["samples"]

@@ -1,4 +1,4 @@
-"""Where a smooth function of a few log-weights is smallest."""
+"""Newton's method for the minimum of a smooth function of a few log-weights."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-# Curvature below this share of the largest belongs to the direction that changes nothing, all
-# weights times one factor.
+# A direction with a curvature below this share of the largest is flat: multiplying all weights by
+# one factor changes nothing.
 _FLAT = 1e-9
-
-
-# Shorter steps than this change nothing that is ever shown.
+# The length of the last step.
 _CLOSE = 1e-10
 
 
 def minimiser(objective: Callable[[Tensor], Tensor], start: Tensor, iterations: int = 50) -> Tensor:
-    """Newton's method on many small problems at once, ``(..., c)`` to ``(...)``, each looking at
+    """Minimises an objective ``(..., c)`` to ``(...)`` for many rows at once; each value depends on
     its own row only.
 
-    Negative curvature is taken for positive, so that no step climbs, and no step is longer than
-    one; directions in which the function is flat are left alone. Ends when no step is longer than
-    1e-10.
+    Negative curvature is taken for positive, so that no step climbs. No step is longer than one,
+    and flat directions are left alone. Ends when no step is longer than 1e-10.
 
     Example:
         >>> minimiser(lambda x: (x - 2).square().sum(-1), torch.zeros(1, 3))
