@@ -101,8 +101,8 @@ class _StraightThrough(ClosedForm):
 def straight_through(value: Tensor, slope: Tensor) -> Tensor:
     """`value`, with the derivatives of `slope`.
 
-    Unlike ``value + (slope - slope.detach())`` it is exact in compiled code, which may compute the
-    two with different rounding errors.
+    Compiled code may compute the two slopes of ``slope - slope.detach()`` with different rounding
+    errors, so it gets a function of its own.
 
     Example:
         >>> x = torch.tensor(2.0, requires_grad=True)
@@ -110,7 +110,9 @@ def straight_through(value: Tensor, slope: Tensor) -> Tensor:
         >>> y.item(), torch.autograd.grad(y, x)[0].item()
         (3.0, 1.2999999523162842)
     """
-    return _StraightThrough.of(value, slope)
+    if torch.compiler.is_compiling():
+        return _StraightThrough.of(value, slope)
+    return value + (slope - slope.detach())
 
 
 def pulled_back(
