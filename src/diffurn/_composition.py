@@ -15,29 +15,29 @@ from diffurn._numerics.tracing import can_read
 MOST_CELLS = 1024
 # The most balls of one group: log-factorials of more lose digits.
 _MOST_BALLS = 1024
-# Groups are drawn one after another, in ten operations each.
+# The most groups: they are drawn one after another, in ten operations each.
 _MOST_GROUPS = 32
-# The most numbers: more are a data set, which takes longer to read than tables save.
+# The most numbers of an argument: reading more takes longer than tables save.
 _MOST_NUMBERS = 512
-# Compositions that are kept for the next urn of the same sizes.
+# The number of compositions that are cached for later urns of the same sizes.
 _MOST_REMEMBERED = 256
 
 _remembered: OrderedDict[Any, Composition] = OrderedDict()
 
 
 class Composition:
-    """The sizes of a batch of urns; equal ones are one object.
+    """The group sizes and draws of a batch of urns, as plain numbers; cached by `of`.
 
     Attributes:
-        shape: the shape of the batch; () stands for one composition of all urns.
-        group_sizes: m, one row an urn.
-        draws: n, one number an urn.
-        groups: c.
+        shape: the shape of the batch; () if all urns have the same sizes.
+        group_sizes: m, one row per urn.
+        draws: n, one number per urn.
+        groups: c, the number of groups.
         most_draws: the largest n.
-        window: the lowest and the highest count of a group's table. Of two groups these are the
-            possible counts of the first one; otherwise the lowest is 0.
-        width: the number of these counts.
-        cells: the cells of the largest table of an urn.
+        window: the lowest and the highest count of a group's table. For two groups these bound the
+            possible counts of the first group; otherwise the lowest is 0.
+        width: the number of counts in the window.
+        cells: the number of cells of an urn's largest table.
         kept: tensors that follow from the sizes, by device (see `diffurn._fisher.constants`).
     """
 
@@ -67,7 +67,7 @@ class Composition:
         group_sizes: tuple[tuple[int, ...], ...],
         draws: tuple[int, ...],
     ) -> Composition:
-        """The one object for these sizes, while it is remembered."""
+        """The composition of these sizes: the cached object, or a new one."""
         if torch.compiler.is_compiling():
             return cls(shape, group_sizes, draws)
         key = shape, group_sizes, draws
@@ -100,7 +100,7 @@ class Composition:
 def composition_of(
     group_sizes: Any, draws: Any, weights_shape: Sequence[int]
 ) -> Composition | None:
-    """The composition of valid, small urns with weights of that shape, if it can be read.
+    """The composition of small urns; None if sizes are invalid, too large or not readable.
 
     Example:
         >>> composition_of([3, 5], 4, weights_shape=(2,))
@@ -145,7 +145,7 @@ class _Numbers(NamedTuple):
 
 
 def _read(value: Any) -> _Numbers | None:
-    """An array of whole numbers in range; None for anything else, and for unreadable arrays."""
+    """The shape and entries of an array of whole numbers in range; None for anything else."""
     if isinstance(value, (int, float)):
         return _checked((), [value])
     if isinstance(value, (list, tuple)):
@@ -177,5 +177,5 @@ def _checked(shape: tuple[int, ...], entries: Sequence[Any]) -> _Numbers | None:
             return None
         if not 0 <= entry <= _MOST_GROUPS * _MOST_BALLS or entry != int(entry):
             return None
-        whole.append(len(range(int(entry))))  # makes `torch.compile` specialise on the number
+        whole.append(len(range(int(entry))))  # makes torch.compile specialise on the number
     return _Numbers(shape, whole)

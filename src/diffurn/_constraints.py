@@ -28,18 +28,18 @@ class UrnCounts(constraints.Constraint):
         within = (exact >= 0) & (exact <= self.group_sizes) & (exact == torch.floor(exact))
         return within.all(-1) & (exact.sum(-1) == self.draws)
 
-    def __repr__(self) -> str:  # torch's own cuts off the first letter of the class
+    def __repr__(self) -> str:  # torch's own drops the first letter of the class name
         sizes, draws = (_shown(tensor) for tensor in (self.group_sizes, self.draws))
         return f"UrnCounts(group_sizes={sizes}, draws={draws})"
 
 
 def _shown(tensor: Tensor) -> str:
-    """Few numbers as they are, many as their shape."""
+    """A short tensor as a list of its numbers, a long one as its shape."""
     return str(tensor.tolist()) if tensor.numel() <= 8 else f"<shape {tuple(tensor.shape)}>"
 
 
 class _LogWeights(constraints.Constraint):
-    """Numbers below +inf; -inf is a group that is never drawn."""
+    """Log-weights below +inf, where -inf marks a group that is never drawn."""
 
     event_dim = 1
 

@@ -1,7 +1,7 @@
 """The protocol `Law`: the methods that every algorithm for an urn's distribution offers.
 
 A law is one algorithm for a batch of urns: closed forms, tables, quadratures or integrals. The
-module `_dispatch` chooses it; distributions and estimators use it without asking which one it is.
+module `_dispatch` chooses it. Distributions and estimators work with any of them.
 All tensors are float64, counts have the shape ``(..., c)``, and `num_samples` draws of each urn
 have the shape ``(num_samples, ..., c)``.
 """
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 class Chain(Protocol):
-    """The groups of an urn one after another, each by its law given the draws left."""
+    """The groups of an urn in an order, each with its law given the draws left to it."""
 
     @property
     def draws(self) -> Tensor:
@@ -30,7 +30,7 @@ class Chain(Protocol):
     def groups(self) -> int: ...
 
     def conditional(self, place: int, draws_left: Tensor) -> Conditional:
-        """The law of the group at a place of the order, for the draws left ``(R,)``."""
+        """The law of the group at a place in the order, given the draws left ``(R,)``."""
         ...
 
     def in_order(self, counts: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class Law(Protocol):
         ...
 
     def rsample_with_tail(self, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
-        """`rsample` and `tail` at once."""
+        """The results of `rsample` and of `tail`."""
         ...
 
     def chain(
@@ -103,12 +103,13 @@ class Law(Protocol):
         merged: bool,
         temperature: float | Tensor,
     ) -> Chain:
-        """The groups in an order, or in a random one for every draw.
+        """The chain of the groups in a given order, or in a random one for every draw.
 
         Args:
             num_samples: draws of each urn.
             order: a permutation of the groups; None for random ones.
-            merged: whether all later groups count as one, by the paper's rule.
-            temperature: of the softmax over counts; a hot one looks deeper into the tails.
+            merged: whether all later groups are merged into one, by the rule of Sutter et al.
+                (2023, section 4.1).
+            temperature: of the softmax over counts. Tails matter more at a higher temperature.
         """
         ...

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Marginals:
-    """The law of each group's count on its own; values and results have the shape ``(..., c)``.
+    """The marginal law of each group's count; values and results have shape ``(..., c)``.
 
     Example:
         >>> from diffurn import FisherHypergeometric
@@ -51,9 +51,8 @@ class Marginals:
             require("value", value, finite.detach(), "counts must be integers")
         lowest, highest = urn._marginal_support()
         possible, certain = (x >= lowest) & (x <= highest), lowest == highest
-        log_prob = urn._law_for_marginals(x).marginal_log_prob(
-            torch.where(possible & ~certain, x, lowest)
-        )
+        law = urn._law_for_marginals(x)
+        log_prob = law.marginal_log_prob(torch.where(possible & ~certain, x, lowest))
         log_prob = torch.where(certain, 0.0, log_prob)
         return urn._or_nan(torch.where(possible, log_prob, -torch.inf), event_dims=1)
 
@@ -70,15 +69,15 @@ class Marginals:
         return self._urn._or_nan(self._log_tails(value)[0].exp(), event_dims=1)
 
     def sf(self, value: Any) -> Tensor:
-        """P(X_j > x_j) = 1 - cdf, without the cancellation."""
+        """P(X_j > x_j) = 1 - cdf, without cancellation."""
         return self._urn._or_nan(self._log_tails(value)[1].exp(), event_dims=1)
 
     def icdf(self, value: Any) -> Tensor:
         """The smallest possible x_j with P(X_j ≤ x_j) ≥ q_j, for q that broadcasts to (..., c).
 
-        It agrees with `cdf` to the last bit: cdf(icdf(q)) ≥ q > cdf(icdf(q) - 1) for 0 < q < 1. The
-        ends of the support belong to q = 0 and q = 1 (SciPy's ``ppf(0)`` is one less, which is not
-        a possible count).
+        It agrees with `cdf` to the last bit: cdf(icdf(q)) ≥ q > cdf(icdf(q) - 1) for 0 < q < 1. At
+        q = 0 and q = 1 it is the lowest and the highest possible count. (SciPy's ``ppf(0)`` is one
+        less than the lowest.)
         """
         urn = self._urn
         urn._check_dtype_holds_draws()
@@ -89,7 +88,7 @@ class Marginals:
             require("value", q, (q >= 0) & (q <= 1), "a probability must be a number from 0 to 1")
         lowest, highest = (end.expand(shape) for end in urn._marginal_support())
         low, high = lowest - 1, highest
-        # Unless they are mapped themselves, group sizes can be read under vmap.
+        # Under vmap the group sizes can be read, unless they are mapped themselves.
         widths = urn.group_sizes if is_vmapping() else highest - lowest
         with torch.no_grad():
             for _ in range(int(widths.max()).bit_length() if high.numel() else 0):

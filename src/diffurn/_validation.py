@@ -1,4 +1,4 @@
-"""Checks of arguments: each failure names the argument, the offending value and the rule."""
+"""Conversion and checks of arguments; errors name the argument, its value and the rule."""
 
 from __future__ import annotations
 
@@ -12,31 +12,35 @@ from diffurn._numerics.batching import common_shape
 
 
 def as_float_tensor(name: str, value: Any) -> Tensor:
-    """A floating-point tensor for parameters, whose dtype results follow: Python numbers and
-    integer arrays take torch's default dtype.
+    """`value` as a floating-point tensor, whose dtype is also that of the results.
+
+    Python numbers and integer arrays take torch's default dtype.
     """
     tensor = _as_numbers(name, value, None, None, "real numbers")
     return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
 
 
 def as_float64_tensor(name: str, value: Any, device: torch.device | None = None) -> Tensor:
-    """Data in float64, never rounded to torch's default dtype on the way."""
+    """`value` as a float64 tensor, never rounded to torch's default dtype in between."""
     return _as_numbers(name, value, device, torch.float64, "real numbers").double()
 
 
 def _as_numbers(
     name: str, value: Any, device: torch.device | None, python_floats: torch.dtype | None, kind: str
 ) -> Tensor:
-    """A tensor of the numbers; `python_floats` is the dtype for lists of Python floats, None for
-    torch's default.
+    """`value` as a tensor of numbers.
+
+    Args:
+        name: the argument's name, for errors.
+        value: a tensor, an array, a number or nested lists of numbers.
+        device: of the tensor; None leaves it where it is.
+        python_floats: the dtype for lists of Python floats; None for torch's default.
+        kind: the numbers that are allowed, for errors.
     """
-    tensor = (
-        value
-        if isinstance(value, Tensor)
-        else _tensor_of(name, usable_array(value), python_floats, kind)
-    )
+    is_tensor = isinstance(value, Tensor)
+    tensor = value if is_tensor else _tensor_of(name, usable_array(value), python_floats, kind)
     if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueError(f"{name} has dtype {tensor.dtype}; it must be {kind}")
+        raise ValueError(f"{name} has dtype {tensor.dtype}, but must hold {kind}")
     return torch.as_tensor(tensor, device=device)
 
 
@@ -54,12 +58,14 @@ def _tensor_of(name: str, value: Any, python_floats: torch.dtype | None, kind: s
 
 
 def usable_array(value: Any) -> Any:
-    """A copy of an array that torch cannot take: read-only (as from pandas), reversed, of a foreign
-    byte order, or of objects.
+    """`value` in a form that torch can convert; an array that torch rejects is copied.
+
+    torch rejects arrays that are read-only (as from pandas), reversed, of a foreign byte order or
+    of objects.
     """
-    if not hasattr(value, "strides"):  # no array
+    if not hasattr(value, "strides"):  # not an array
         return value
-    if value.dtype.hasobject:  # such as columns of different types in one data frame
+    if value.dtype.hasobject:  # such as the columns of different types in one data frame
         return value.tolist()
     if not value.dtype.isnative:
         return value.astype(value.dtype.newbyteorder("="))
@@ -67,16 +73,18 @@ def usable_array(value: Any) -> Any:
 
 
 def as_counts(name: str, value: Any, device: torch.device | None) -> Tensor:
-    """Counts as they came, int64 unless floating-point."""
+    """`value` as a tensor of counts: int64, or its own dtype if that is floating-point."""
     tensor = _as_numbers(name, value, device, torch.float64, "integers")
-    if tensor.dtype == torch.uint64:  # as int64 the largest would turn negative
+    if tensor.dtype == torch.uint64:  # int64 cannot hold its largest values
         return tensor.double()
     return tensor if tensor.is_floating_point() else tensor.to(torch.int64)
 
 
 def as_integer_tensor(name: str, value: Any, device: torch.device, check: bool) -> Tensor:
-    """An int64 tensor; floating-point input is accepted where it holds integers. What the host
-    knows is checked there.
+    """`value` as an int64 tensor on `device`; floating-point input must hold integers.
+
+    Values are checked before the copy to `device`. So values given on the CPU are checked without
+    a CPU-GPU synchronisation.
     """
     tensor = as_counts(name, value, None)
     if check:
@@ -97,14 +105,17 @@ def require(name: str, tensor: Tensor, holds: Tensor, rule: str) -> None:
 
 
 def require_one_of(name: str, value: object, allowed: Sequence[object]) -> None:
-    """Raises a ValueError that lists what is allowed."""
+    """Raises a ValueError that lists the allowed values, unless `value` is one of them."""
     if value not in allowed:
         raise ValueError(f"{name} is {value!r}, but must be one of {', '.join(map(repr, allowed))}")
 
 
 def require_broadcast(described: Mapping[str, Sequence[int]], *shapes: Sequence[int]) -> torch.Size:
-    """The common shape of `shapes`; where there is none, a ValueError that restates the shapes as
-    `described` to the user.
+    """The common shape of `shapes`; a ValueError if they do not broadcast.
+
+    Args:
+        described: the shapes of the user's arguments by name, for the error.
+        shapes: the shapes to broadcast.
     """
     try:
         return common_shape(shapes)

@@ -1,11 +1,13 @@
-r"""The chain rule: the law of one group's count given the draws that earlier groups have left.
+r"""The law of one group's count, given the draws that earlier groups have left.
+
+With n_i draws left, the log-weights of its counts are
 
 .. math:: α(x) = \log \binom{m_i}{x} + x \log ω_i
-          + \log [z^{n_i - x}] \prod_{j>i} (1 + ω_j z)^{m_j} + \mathrm{const},
+          + \log [z^{n_i - x}] \prod_{j>i} (1 + ω_j z)^{m_j} + \mathrm{const}.
 
-n_i the draws left. Sutter et al. (2023, section 4.1) merge all later groups into one of weight
-:math:`ω_R = Σ ω_r m_r / Σ m_r`, which is another law unless their weights are equal: pass `merged`
-later groups to get theirs, the later groups themselves to get Fisher's.
+Sutter et al. (2023, section 4.1) merge all later groups into one of weight
+:math:`ω_R = Σ ω_r m_r / Σ m_r`. That is another law, unless the later weights are equal. Pass the
+later groups themselves for Fisher's law, or `merged` later groups for theirs.
 """
 
 from __future__ import annotations
@@ -20,25 +22,26 @@ from diffurn._fisher.nodes import half_width
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 
-# Deep enough that no possible count is left out: a divergence looks into the tails.
+# Enough nats that no possible count is left out, since divergences depend on the tails.
 _ALL_COUNTS = 1e6
 
 
 def merged(log_odds: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor]:
-    """Several groups as one, ``(..., k)`` to ``(..., 1)``: the paper's merge rule, in log space."""
+    """Log-odds and size of groups ``(..., k)`` merged into one, ``(..., 1)``, as in the paper."""
     together = group_sizes.sum(-1, keepdim=True)
-    log_sizes = torch.where(
-        together > 0, group_sizes, 1.0
-    ).log()  # without any balls, any weight will do
-    return torch.logsumexp(log_odds + log_sizes, -1, keepdim=True) - torch.logsumexp(
-        log_sizes, -1, keepdim=True
-    ), together
+    # If no group has any balls, any weight is right.
+    log_sizes = torch.where(together > 0, group_sizes, 1.0).log()
+    log_sum = torch.logsumexp(log_odds + log_sizes, -1, keepdim=True)
+    return log_sum - torch.logsumexp(log_sizes, -1, keepdim=True), together
 
 
 @dataclass(frozen=True)
 class Conditional:
-    """Unnormalised log-weights α of the consecutive counts ``lowest + (0, …, W-1)``, -inf where
-    impossible.
+    """The law of consecutive counts, by their unnormalised log-weights α.
+
+    Attributes:
+        lowest: the count of column 0, ``(...)``; column k stands for ``lowest + k``.
+        log_weights: α, ``(..., W)``; -inf for impossible counts.
     """
 
     lowest: Tensor
@@ -59,15 +62,16 @@ def conditional(
     draws_left: Tensor,
     nats: float,
 ) -> Conditional:
-    """α over every count within `nats` of the most probable one, differentiable in all log-odds and
-    in the draws left.
+    """The log-weights α of all counts that are within `nats` of the most probable one.
+
+    They are differentiable in all log-odds and in the draws left.
 
     Args:
         log_odds, size: of the group, shape ``(...)``.
         later_log_odds, later_sizes: of the groups after it, shape ``(..., k)``.
-        draws_left: n_i, integers, shape ``(...)``; its gradient is that of the continuation of α to
-            real n_i, first order only.
-        nats: how far below its peak the law is still wanted.
+        draws_left: n_i, integers, shape ``(...)``. Its gradient is that of α continued to real n_i,
+            to first order only.
+        nats: counts whose log-weight is further below the largest may be left out.
     """
     n, later = draws_left.detach(), later_sizes.sum(-1)
     highest_possible = torch.minimum(n, size)
@@ -80,12 +84,12 @@ def conditional(
     x = torch.where(possible, x, lowest.unsqueeze(-1))
     left_over = n.unsqueeze(-1) - x
     if later_sizes.shape[-1] == 1:  # two groups: an exponential family in one parameter
-        log_weights = _log_coefficients(x, possible, size, later, n) + steps * (
-            log_odds - later_log_odds.squeeze(-1)
-        ).unsqueeze(-1)
+        coefficients = _log_coefficients(x, possible, size, later, n)
+        ratio = (log_odds - later_log_odds.squeeze(-1)).unsqueeze(-1)
+        log_weights = coefficients + steps * ratio
     else:
-        # Within 40 nats of the peak one set of nodes gives all counts; a hot softmax looks deeper,
-        # into tails that each need their own.
+        # Within 40 nats of the peak one set of nodes gives all counts. A softmax of a high
+        # temperature needs more of the tails, where every count has its own nodes.
         if nats <= 40:
             rest = log_masses_near(later_log_odds, later_sizes, left_over)
         else:
@@ -95,9 +99,8 @@ def conditional(
         log_weights = binomial_log_pmf(x, size.unsqueeze(-1), log_odds.unsqueeze(-1)) + rest
     if draws_left.requires_grad:
         if later_sizes.shape[-1] == 1:
-            slope = torch.digamma(later.unsqueeze(-1) - left_over + 1) - torch.digamma(
-                left_over + 1
-            )
+            of_not_drawn = torch.digamma(later.unsqueeze(-1) - left_over + 1)
+            slope = of_not_drawn - torch.digamma(left_over + 1)
         else:
             slope = -central_differences(rest.detach(), possible)
         log_weights = log_weights + (draws_left - n).unsqueeze(-1) * slope
@@ -107,10 +110,8 @@ def conditional(
 def _log_tilt_of_all(
     log_odds: Tensor, size: Tensor, later_log_odds: Tensor, later_sizes: Tensor, draws_left: Tensor
 ) -> Tensor:
-    odds, sizes = (
-        torch.cat([log_odds.unsqueeze(-1), later_log_odds], -1),
-        torch.cat([size.unsqueeze(-1), later_sizes], -1),
-    )
+    odds = torch.cat([log_odds.unsqueeze(-1), later_log_odds], -1)
+    sizes = torch.cat([size.unsqueeze(-1), later_sizes], -1)
     return log_tilt(odds, sizes, draws_left)
 
 
@@ -124,11 +125,10 @@ def _window(
 ) -> tuple[Tensor, int]:
     """The lowest count of each row's window and the common width, from tilted log-odds."""
     mean = size * torch.sigmoid(log_odds)
-    narrower = torch.minimum(
-        binomial_variance(size, log_odds), binomial_variance(later_sizes, later_log_odds).sum(-1)
-    )
-    # Tails are bounded relative to one, the window is wanted relative to the peak, which is about
-    # 0.4/σ.
+    own = binomial_variance(size, log_odds)
+    narrower = torch.minimum(own, binomial_variance(later_sizes, later_log_odds).sum(-1))
+    # `half_width` bounds tails relative to one. The window is relative to the peak, which is about
+    # 0.4/σ, so about 2 + log σ nats are added.
     reach = half_width(narrower, nats + 2 + 0.5 * torch.log1p(narrower)) + 2
     lowest = torch.floor(mean - reach).maximum(draws_left - later_sizes.sum(-1)).clamp(min=0)
     highest = torch.ceil(mean + reach).minimum(torch.minimum(draws_left, size))
@@ -138,20 +138,21 @@ def _window(
 def _log_coefficients(
     x: Tensor, possible: Tensor, size: Tensor, later: Tensor, draws_left: Tensor
 ) -> Tensor:
-    """log C(m, x) + log C(M, n - x) relative to the first x of each row, summed up from ratios: no
-    lgamma of large numbers.
+    """log C(m, x) + log C(M, n - x) relative to the first x of each row.
+
+    It is a sum of log-ratios of neighbours, without lgamma of large numbers.
     """
+    # From x - 1 to x the product grows by (m - x + 1) (n - x + 1) / (x (M - n + x)).
     ratios = (size + 1).unsqueeze(-1) - x
-    ratios.mul_((draws_left + 1).unsqueeze(-1) - x).div_(x).div_(
-        (later - draws_left).unsqueeze(-1) + x
-    )
+    ratios.mul_((draws_left + 1).unsqueeze(-1) - x).div_(x)
+    ratios.div_((later - draws_left).unsqueeze(-1) + x)
     ratios.masked_fill_(~possible, 1.0)
     ratios[..., 0] = 1.0
     return ratios.log_().cumsum(-1)
 
 
 def central_differences(values: Tensor, possible: Tensor) -> Tensor:
-    """The slope along the last dimension, one-sided at the ends of what is possible."""
+    """The slope along the last dimension, one-sided at the ends of the possible range."""
     known = possible[..., 1:] & possible[..., :-1]
     differences = torch.where(known, values.diff(dim=-1), 0.0)
     pad = torch.nn.functional.pad
@@ -162,11 +163,10 @@ def central_differences(values: Tensor, possible: Tensor) -> Tensor:
 def merged_log_prob(
     outcomes: Tensor, group_sizes: Tensor, draws: Tensor, log_weights: Tensor
 ) -> Tensor:
-    r"""log of the product of the chain's conditional laws, each group against all later ones as one
-    of weight Σωm/Σm.
+    r"""log P(x) of the law that `GumbelSoftmax(conditionals="merged")` draws from.
 
-    This is what `GumbelSoftmax(conditionals="merged")` draws from; Fisher's law only where the
-    merged weights are equal.
+    It is the product of the chain's conditional laws, with all later groups merged into one of
+    weight Σωm/Σm. It is Fisher's law only if the merged weights are equal.
 
     Args:
         outcomes: (K, c), whole counts that sum to `draws`.
@@ -183,11 +183,8 @@ def merged_log_prob(
         >>> merged_log_prob(outcomes, sizes, torch.tensor(1.0), log_weights).exp()
         tensor([0.7311, 0.2689], dtype=torch.float64)
     """
-    outcomes, group_sizes, log_weights = (
-        outcomes.double(),
-        group_sizes.double(),
-        log_weights.double(),
-    )
+    outcomes, group_sizes = outcomes.double(), group_sizes.double()
+    log_weights = log_weights.double()
     total = log_weights.new_zeros(log_weights.shape[:-1] + outcomes.shape[:1])
     left = draws.double().expand(len(outcomes))
     for i in range(len(group_sizes) - 1):
@@ -203,8 +200,7 @@ def merged_log_prob(
             _ALL_COUNTS,
         )
         column = (outcomes[:, i] - law.lowest[..., row]).to(torch.int64)
-        total = total + torch.log_softmax(law.log_weights, -1)[..., row, :].gather(
-            -1, column.unsqueeze(-1)
-        ).squeeze(-1)
+        log_probs = torch.log_softmax(law.log_weights, -1)[..., row, :]
+        total = total + log_probs.gather(-1, column.unsqueeze(-1)).squeeze(-1)
         left = left - outcomes[:, i]
     return total

@@ -18,8 +18,8 @@ from diffurn._composition import Composition
 from diffurn._numerics.autograd import is_transforming
 from diffurn._numerics.tracing import is_capturing
 
-# The log-weight of an impossible count, and log ω of a ball of weight zero: finite, so that no
-# gradient meets inf - inf.
+# The log-weight of an impossible count, and log ω of a ball of weight zero. Both are finite, so
+# that no gradient contains inf - inf.
 IMPOSSIBLE = -1e300
 NEVER = -1e30
 
@@ -29,7 +29,7 @@ _names: dict[Any, str] = {}
 
 
 class _Urn(NamedTuple):
-    """One urn of a composition, and a group of it where that matters."""
+    """One urn of a composition, and the group that a constant is for."""
 
     sizes: tuple[int, ...]
     draws: int
@@ -38,7 +38,7 @@ class _Urn(NamedTuple):
 
     @property
     def rising(self) -> range:
-        """The counts of a table."""
+        """The counts of a table's columns, in rising order."""
         lowest, highest = self.all.window
         return range(lowest, highest + 1)
 
@@ -48,7 +48,7 @@ class _Urn(NamedTuple):
 
     @property
     def surplus(self) -> int:
-        """N - n, the balls that are added to the last group and always drawn."""
+        """N - n, the number of balls added to the last group, which are always drawn."""
         return self.all.most_draws - self.draws
 
     @property
@@ -61,10 +61,10 @@ class _Urn(NamedTuple):
 
 
 class _Constant:
-    """An attribute of `Constants`, made when it is first read; `of_group` is that of a group.
+    """A descriptor for an attribute of `Constants`, which is made on its first read.
 
     Args:
-        numbers: the numbers of one urn.
+        numbers: maps an urn to its numbers.
         dtype: of the tensor.
         shared: whether all urns of a batch have the same numbers.
     """
@@ -86,7 +86,7 @@ class _Constant:
             return cast(Tensor, self)
         tensor = self.of_group(instance, 0)
         if _may_be_kept(tensor):
-            instance.__dict__[self.name] = tensor  # the next read does not come here
+            instance.__dict__[self.name] = tensor  # the next read finds it there
         return tensor
 
     def of_group(self, constants: Constants, group: int) -> Tensor:
@@ -105,14 +105,18 @@ class _Constant:
 
 
 def _may_be_kept(tensor: Tensor) -> bool:
-    """A tensor that is traced, or made inside of a transform, lives no longer than that."""
+    """Whether a tensor may be cached: not if it is traced, or made inside of a transform."""
     if torch.compiler.is_compiling():
         return False
     return type(tensor) is Tensor and not is_transforming()
 
 
 def _place_in_graphs(name: str, *key: Any) -> str:
-    """Where a compiled graph finds a constant as an input; it would copy one made while tracing."""
+    """The attribute of `_compiled` that holds a constant.
+
+    A compiled graph takes the attribute as an input. It would copy a constant that is made while
+    tracing to the device in every call.
+    """
     place = _names.setdefault((name, *key), f"constant_{len(_names)}")
     if not hasattr(_compiled, place):
         shape, group_sizes, draws, device, group = key
@@ -121,7 +125,7 @@ def _place_in_graphs(name: str, *key: Any) -> str:
     return place
 
 
-# As `torch.compiler.assume_constant_result` does, which would import the compiler.
+# The effect of `torch.compiler.assume_constant_result`, which would import the compiler.
 _place_in_graphs._dynamo_marked_constant = True  # type: ignore[attr-defined]
 
 
@@ -133,7 +137,7 @@ def constants_of(composition: Composition, device: torch.device) -> Constants:
     if known is None:
         known = composition.kept[device] = Constants(composition, device)
     if device.type == "cuda" and is_capturing():
-        _captured.append(known)  # a graph keeps reading this memory, and does not own it
+        _captured.append(known)  # keeps the memory that the graph will read
     return known
 
 
@@ -149,7 +153,7 @@ def _with_the_rest(first: int, later: int, left: int, counts: Sequence[int]) -> 
 
 
 def _by_draws_left(urn: _Urn, values: Sequence[float], otherwise: float) -> list[list[float]]:
-    """values[s] as a table: row n, column k holds s = n - k."""
+    """A table with values[n - k] in row n and the column of count k, or `otherwise`."""
     return [
         [values[n - k] if 0 <= n - k < len(values) else otherwise for k in urn.rising]
         for n in range(urn.all.most_draws + 1)
@@ -174,7 +178,7 @@ def _slopes(urn: _Urn) -> list[list[float]]:
 
 def _log_shares(urn: _Urn) -> list[float]:
     balls = sum(urn.later)
-    if not balls:  # without any balls any weights are right
+    if not balls:  # without balls any weights are right
         return [0.0 for _ in urn.later]
     return [math.log(m / balls) if m else NEVER for m in urn.later]
 
@@ -196,8 +200,8 @@ class Constants:
     falling = _Constant(lambda urn: urn.falling)
     rising = _Constant(lambda urn: urn.rising)
 
-    # Two groups: log C(m_1, x) + log C(m_2, n - x) for falling counts x. Then both counts where the
-    # first is smallest, where it is largest, and in the first column.
+    # Two groups: log C(m_1, x) + log C(m_2, n - x) for falling counts x. Then the counts of both
+    # groups if the first is smallest, if it is largest, and in the table's first column.
     pair = _Constant(lambda urn: _with_the_rest(urn.sizes[0], urn.sizes[1], urn.draws, urn.falling))
     fewest = _Constant(lambda urn: _both(max(0, urn.draws - urn.sizes[1]), urn.draws))
     most = _Constant(lambda urn: _both(min(urn.sizes[0], urn.draws), urn.draws))
@@ -205,8 +209,8 @@ class Constants:
     signs = _Constant(lambda urn: (1, -1))
 
     # More groups: log C(m_j, x) of all groups but the last for falling counts x, and of the last.
-    # All urns of a batch draw N, the most draws: the last group holds N - n more balls, which are
-    # always drawn.
+    # All urns of a batch draw N balls, the most of any urn. For that, N - n balls that are always
+    # drawn are added to the last group.
     own = _Constant(lambda urn: [_log_ways(m, urn.falling) for m in urn.sizes[:-1]])
     last = _Constant(lambda urn: _log_ways(urn.sizes[-1], urn.last_counts))
     last_counts = _Constant(lambda urn: urn.last_counts)
@@ -219,8 +223,8 @@ class Constants:
         shared=True,
     )
 
-    # A group against all later ones as one: its law for n draws and for every number of draws left,
-    # the slope of the latter, and log m_j / Σm of the later groups, the paper's merge rule.
+    # One group and all later ones merged: its law for n draws and for every number of draws left,
+    # the slope of the latter, and log m_j / Σm of the later groups for the paper's merge rule.
     _merged = _Constant(
         lambda urn: _with_the_rest(urn.sizes[urn.group], sum(urn.later), urn.draws, urn.rising)
     )

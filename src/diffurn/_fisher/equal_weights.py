@@ -1,4 +1,4 @@
-r"""Equal weights: the central hypergeometric law, which has closed forms.
+r"""Closed forms for equal weights, the central hypergeometric law.
 
 With M = Σ_j m_j balls in all,
 
@@ -6,8 +6,7 @@ With M = Σ_j m_j balls in all,
           \mathrm{Cov}[x_i, x_j] =
           n \frac{M - n}{M - 1} \frac{m_i}{M} \Big(δ_{ij} - \frac{m_j}{M}\Big),
 
-and P(x) is a product of binomial masses over that of all balls together, Bin(n; M, p), whatever p
-is.
+and P(x) = Π_j Bin(x_j; m_j, p) / Bin(n; M, p) for any p.
 """
 
 from __future__ import annotations
@@ -24,7 +23,7 @@ from diffurn._numerics.binomial import binomial_log_pmf, typical_log_odds
 
 @dataclass(frozen=True)
 class EqualWeights(FisherLaw):
-    """Urns whose balls weigh the same.
+    """Fisher's law of urns whose balls all have the same weight.
 
     Args:
         group_sizes: m, ``(..., c)``, float64.

@@ -1,10 +1,11 @@
-r"""Each group on its own: probabilities, tails and entropy, at a cost that does not grow with m.
+r"""Marginal probabilities, tails and entropy, at a cost that does not depend on the group sizes.
 
-**Tails.** The terms P(X = k) are summed away from the bulk, relative to the first of them, so
-nothing is lost however far out they lie. They are log-concave, and a window in which they fall by
-e^-33 is known in advance. A short window is summed term by term. A long one is a smooth function
-summed over L consecutive integers: the Gauss rule of the uniform measure on 0, …, L - 1, whose
-orthogonal polynomials are Gram's (discrete Chebyshev), needs a few dozen terms, whatever L is.
+**Tails.** The terms P(X = k) are summed away from the bulk, relative to the first of them, so a
+tail is relatively accurate however far out it lies. The terms are log-concave, and a window in
+which they fall by e^-33 is known in advance. A short window is summed term by term. Over a long one
+the terms are a smooth function of L consecutive integers. Their sum is taken by the Gauss rule of
+the uniform measure on 0, …, L - 1, whose orthogonal polynomials are Gram's (discrete Chebyshev).
+The rule has 28 nodes, whatever L is.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from diffurn._numerics.batching import in_chunks
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance, typical_log_odds
 from diffurn._numerics.tracing import can_check
 
-# Enough points that a stride above one starts where the marginal is smooth to rounding (variance ≥
-# 18: |φ(π)| ≤ e^-36).
+# The points of a grid over typical counts. With this many, a stride above one implies a variance
+# ≥ 18, at which |φ(π)| ≤ e^-36: the marginal is smooth up to rounding.
 _GRID = 128
-# Windows up to here are summed term by term; longer ones imply variances ≥ 18, from which on the
-# law is smooth to rounding.
+# Windows up to this length are summed term by term. Longer ones imply a variance ≥ 18 as well.
 SHORT = 60
+# The nodes of the Gauss rule.
 _GAUSS = 28
-# Nodes and weights are smooth functions of 1/L²; so many Chebyshev coefficients give sums to 1e-13.
+# Nodes and weights are smooth in 1/L². This many Chebyshev coefficients give sums to 1e-13.
 _COEFFICIENTS = 24
 
 
@@ -41,11 +42,10 @@ def other_sizes(group_sizes: Tensor) -> Tensor:
 
 
 def marginal_log_prob(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
-    """log P(X_j = x_j) = log Bin(x_j; m_j, p_j) + log P(S without j = n - x_j) - log P(S = n) for
-    every j, in O(c²).
+    """log P(X_j = x_j) of every group j, in O(c²).
 
-    The sum without group j is re-tilted to the value asked for, so far tails keep their relative
-    accuracy.
+    It is log Bin(x_j; m_j, p_j) + log P(S without j = n - x_j) - log P(S = n). The sum without
+    group j is re-tilted to n - x_j, so far tails are relatively accurate.
     """
     others = log_mass_anywhere(
         log_odds.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1) - x
@@ -60,9 +60,7 @@ def marginal_log_prob(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, x: T
 def marginal_tail(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, group: int, counts: Tensor
 ) -> Tensor:
-    """P(X_group ≥ count) for the consecutive counts ``(K,)`` up to the group's size: shape ``(...,
-    K)``.
-    """
+    """P(X_group ≥ count) for consecutive counts ``(K,)`` up to the group's size, ``(..., K)``."""
     others = torch.arange(log_odds.shape[-1], device=log_odds.device) != group
     size, odds = group_sizes[..., group].unsqueeze(-1), log_odds[..., group].unsqueeze(-1)
     rest = log_mass_anywhere(
@@ -79,9 +77,7 @@ def marginal_tail(
 def _typical_counts(
     size: Tensor, others: Tensor, draws: Tensor, centre: Tensor, reach: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Evenly spaced counts ``(..., G)`` over the possible part of centre ± reach, and which of them
-    are valid.
-    """
+    """Evenly spaced counts ``(..., G)`` within centre ± reach, and whether each is possible."""
     lowest = torch.maximum(centre - reach, draws - others).clamp(min=0)
     highest = torch.minimum(torch.minimum(centre + reach, size), draws)
     stride = torch.ceil((highest - lowest + 1) / _GRID).clamp(min=1)
@@ -93,42 +89,31 @@ def _typical_counts(
 def _expected_binomial_log_pmf(
     log_odds: Tensor, other_sizes: Tensor, draws: Tensor, own_log_odds: Tensor, own_size: Tensor
 ) -> Tensor:
-    """E log Bin(X; m, p) of one group among others, under the conditioned law."""
+    """E log Bin(X; m, p) of one group's count X, given the total of all groups."""
     centre = torch.round(own_size * torch.sigmoid(own_log_odds.detach()))
-    own_variance, other_variance = (
-        binomial_variance(*of)
-        for of in ((own_size, own_log_odds.detach()), (other_sizes, log_odds.detach()))
-    )
-    reach = (
-        torch.floor(torch.minimum(half_width(own_variance), half_width(other_variance.sum(-1)))) + 2
-    )
+    own_variance = binomial_variance(own_size, own_log_odds.detach())
+    other_variance = binomial_variance(other_sizes, log_odds.detach()).sum(-1)
+    narrower = torch.minimum(half_width(own_variance), half_width(other_variance))
+    reach = torch.floor(narrower) + 2
     counts, valid = _typical_counts(own_size, other_sizes.sum(-1), draws, centre, reach)
     log_pmf = binomial_log_pmf(counts, own_size.unsqueeze(-1), own_log_odds.unsqueeze(-1))
     left_at_centre = draws - centre
     others = Nodes.build(log_odds, other_sizes, left_at_centre, span=2)
-    # A smooth law summed with a stride: the trapezoid rule once more; normalising makes the stride
-    # itself drop out.
+    # A smooth law may be summed with a stride (the trapezoid rule). The stride itself cancels in
+    # the ratio of the two sums.
     left = draws.unsqueeze(-1) - counts
-    mass = torch.where(
-        valid, torch.exp(log_pmf) * others.mass_at(left - left_at_centre.unsqueeze(-1)), 0.0
-    )
+    offsets = left - left_at_centre.unsqueeze(-1)
+    mass = torch.where(valid, torch.exp(log_pmf) * others.mass_at(offsets), 0.0)
     return (mass * log_pmf).sum(-1) / mass.sum(-1)
 
 
 def entropy(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """-E log P(X) = log P(S = n) - Σ_j E log Bin(X_j; m_j, p_j), in O(c²) whatever the group
-    sizes.
-    """
+    """The entropy -E log P(X) = log P(S = n) - Σ_j E log Bin(X_j; m_j, p_j), in O(c²)."""
     others = log_odds.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1)
+    operands = *others, log_odds, group_sizes
+    events = (1, 1, 0, 0, 0)
     work = max(_GRID, log_odds.shape[-1]) * NODES[2]
-    expected = in_chunks(
-        _expected_binomial_log_pmf,
-        *others,
-        log_odds,
-        group_sizes,
-        events=(1, 1, 0, 0, 0),
-        work=work,
-    )
+    expected = in_chunks(_expected_binomial_log_pmf, *operands, events=events, work=work)
     return log_mass(log_odds, group_sizes, draws) - expected.sum(-1)
 
 
@@ -138,15 +123,16 @@ def entropy(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 
 
 class Marginal(NamedTuple):
-    """X ~ Binomial(size, σ(log_odds)), given that X and the counts of k other groups sum to
-    `draws`. All float64.
+    """X ~ Binomial(size, σ(log_odds)), given that X and k other groups' counts sum to `draws`.
+
+    All tensors are float64.
 
     Attributes:
         log_odds, size: of the group itself, ``(...)``.
-        other_log_odds, other_sizes: of the others, ``(..., k)``; all log-odds share one tilt, to n.
+        other_log_odds, other_sizes: of the others, ``(..., k)``. All log-odds are tilted to n.
         draws: n, ``(...)``.
-        log_total: log P(X + others = n), what is conditioned on, ``(...)``.
-        mean: E[X], ``(...)``, which parts the two tails.
+        log_total: log P(X + others = n), the log-probability of the condition, ``(...)``.
+        mean: E[X], ``(...)``, which separates the two tails.
     """
 
     log_odds: Tensor
@@ -165,14 +151,8 @@ class Marginal(NamedTuple):
         else:
             others = log_odds.unsqueeze(-2), other_sizes(group_sizes)
         log_total = log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
-        return cls(
-            log_odds,
-            group_sizes,
-            *others,
-            draws.unsqueeze(-1),
-            log_total,
-            mean(log_odds.detach(), group_sizes, draws),
-        )
+        means = mean(log_odds.detach(), group_sizes, draws)
+        return cls(log_odds, group_sizes, *others, draws.unsqueeze(-1), log_total, means)
 
     @property
     def lowest(self) -> Tensor:
@@ -192,8 +172,7 @@ class Marginal(NamedTuple):
         return binomial_log_pmf(x, self.size, self.log_odds) + others - self.log_total
 
     def log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """log P(X ≤ x) and log P(X > x) for integers x, both accurate relative to the probability,
-        down to any log P.
+        """log P(X ≤ x) and log P(X > x) for integers x; both probabilities relatively accurate.
 
         Example:
             >>> numbers = [0.0, 0.0], [1e9, 1e9], 1e6
@@ -208,30 +187,23 @@ class Marginal(NamedTuple):
         upward = x + 0.5 >= self.mean
         start = torch.where(upward, x + 1, x).clamp(lowest, highest)
         summed = (self.log_prob(start) + self._log_sum_from(start, upward)).clamp(max=0)
-        # The bulk is on the other side, so `summed` is well below zero, unless there is no other
-        # side.
+        # On the support the bulk is on the other side, so `summed` is well below zero. Elsewhere
+        # -1 is a placeholder, which `certain_outside` replaces.
         rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
-        return certain_outside(
-            x, lowest, highest, torch.where(upward, rest, summed), torch.where(upward, summed, rest)
-        )
+        lower, upper = torch.where(upward, rest, summed), torch.where(upward, summed, rest)
+        return certain_outside(x, lowest, highest, lower, upper)
 
     def _log_sum_from(self, start: Tensor, upward: Tensor) -> Tensor:
-        """log Σ_k P(X = k) / P(X = start) over k = start, start ± 1, … to the end of the
-        support.
-        """
+        """log Σ_k P(X = k) / P(X = start) over k = start, start ± 1, … to the support's end."""
         terms = _Terms.tilted(*self[:4], start, self.draws - start, upward)
         groups = self.other_sizes.shape[-1]
+        events = (0, 0, 1, 1, 0, 0, 0, 0)
         work = 2 * SHORT if groups == 1 else NODES[2] * max(SHORT, groups)
-        return in_chunks(
-            lambda *rows: _Terms(*rows).log_sum(),
-            *terms,
-            events=(0, 0, 1, 1, 0, 0, 0, 0),
-            work=work,
-        )
+        return in_chunks(lambda *rows: _Terms(*rows).log_sum(), *terms, events=events, work=work)
 
 
 def log_complement(log_p: Tensor) -> Tensor:
-    """log(1 - p)."""
+    """log(1 - p) of a log-probability log p."""
     return torch.where(
         log_p > -math.log(2), torch.log(-torch.expm1(log_p)), torch.log1p(-torch.exp(log_p))
     )
@@ -240,7 +212,7 @@ def log_complement(log_p: Tensor) -> Tensor:
 def certain_outside(
     x: Tensor, lowest: Tensor, highest: Tensor, lower: Tensor, upper: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The two log-tails, with 0 and -inf where x leaves the whole support on one side."""
+    """The log-tails at x, which are 0 and -inf if the whole support lies on one side of x."""
     below, above = x < lowest, x >= highest
     lower = torch.where(below, -torch.inf, torch.where(above, 0.0, lower))
     return lower, torch.where(above, -torch.inf, torch.where(below, 0.0, upper))
@@ -249,11 +221,11 @@ def certain_outside(
 class _Terms(NamedTuple):
     """The terms of a tail, d = 0, 1, … steps away from the bulk, relative to the first.
 
-    The group and the others are each tilted to what they hold in the first term. What the two tilts
-    leave over is a slope: term d is
-    Bin(start ± d) · P(others = left ∓ d) · e^(-decay·d), two laws falling from their peaks and an
-    exponential. So nothing large cancels, and the quadrature's absolute accuracy is relative to the
-    sum.
+    The group and the others are tilted separately, each to its count in the first term. The
+    difference of the two tilts leaves an exponential: term d is
+    Bin(start ± d) · P(others = left ∓ d) · e^(-decay·d), a product of two laws near their peaks and
+    an exponential. So no large numbers cancel, and the absolute error of the quadrature is small
+    relative to the sum.
     """
 
     log_odds: Tensor
@@ -278,19 +250,20 @@ class _Terms(NamedTuple):
     ) -> _Terms:
         own_tilt = typical_log_odds(start, size) - log_odds.detach()
         if other_sizes.shape[-1] == 1:
-            other_tilt = (
-                typical_log_odds(left, other_sizes[..., 0]) - other_log_odds[..., 0].detach()
-            )
+            typical = typical_log_odds(left, other_sizes[..., 0])
+            other_tilt = typical - other_log_odds[..., 0].detach()
         else:
             weights, sizes, total = torch.broadcast_tensors(
                 other_log_odds.detach(), other_sizes, left.unsqueeze(-1)
             )
             other_tilt = log_tilt(weights, sizes, total[..., 0])
         decay = torch.where(upward, own_tilt - other_tilt, other_tilt - own_tilt)
-        odds = log_odds + own_tilt, other_log_odds + other_tilt.unsqueeze(-1)
-        return cls(odds[0], size, odds[1], other_sizes, start, left, upward, decay)
+        log_odds = log_odds + own_tilt
+        other_log_odds = other_log_odds + other_tilt.unsqueeze(-1)
+        return cls(log_odds, size, other_log_odds, other_sizes, start, left, upward, decay)
 
     def log_sum(self) -> Tensor:
+        """The logarithm of the sum of all terms."""
         length = self._length()
         long = length > SHORT
         if can_check() and not bool(long.any()):
@@ -300,18 +273,18 @@ class _Terms(NamedTuple):
         return torch.log(torch.where(long, self._sum_by_gauss(length), self._sum_each(length)))
 
     def _length(self) -> Tensor:
-        """The number of terms that matter: all, or as many as Bernstein's inequality, d²/(2v + ⅔d)
-        + decay·d = nats, asks for.
+        """The number of terms that are not negligible.
 
-        What lies further out is left away. The others' quadrature reaches as far: beyond, it
-        repeats itself. A sum of variance v₁, conditioned on its total with one of variance v₂, has
-        about the variance 1/v = 1/v₁ + 1/v₂.
+        By Bernstein's inequality, terms beyond the root d of d²/(2v + ⅔d) + decay·d = nats are
+        negligible. They must be left out, because the quadrature for the other groups is periodic
+        and valid up to there only. A sum of variance v₁, conditioned on its total with one of
+        variance v₂, has about the variance v with 1/v = 1/v₁ + 1/v₂.
         """
         own = binomial_variance(self.size, self.log_odds.detach())
         others = binomial_variance(self.other_sizes, self.other_log_odds.detach()).sum(-1)
         v = own * others / (own + others).clamp(min=1e-300)
         decay = self.decay.clamp(min=0)
-        # (1 + ⅔ decay) d² + 2 half d - 2 nats v = 0, in the form of the root that does not cancel.
+        # The root of (1 + ⅔ decay) d² + 2 half d - 2 nats v = 0, in the form without cancellation.
         square, half = 1 + decay * (2 / 3), decay * v - TAIL_NATS / 3
         root = torch.sqrt(half * half + 2 * TAIL_NATS * v * square)
         d = torch.where(half > 0, 2 * TAIL_NATS * v / (half + root), (root - half) / square)
@@ -320,13 +293,13 @@ class _Terms(NamedTuple):
         return torch.minimum(torch.floor(d) + 2, torch.where(self.upward, up, down)) + 1
 
     def _sum_each(self, length: Tensor) -> Tensor:
-        """Term by term: each binomial from the one before it, (m - x) / (x + 1) · odds upwards and
-        the inverse downwards.
+        """The sum term by term, each from the one before it.
+
+        From x to x + 1 a binomial mass grows by the factor (m - x) / (x + 1) · odds.
         """
         d = torch.arange(SHORT - 1, dtype=self.start.dtype, device=self.start.device)
-        step = self._log_step(
-            self.start, self.size, self.log_odds, self.upward, d
-        ) - self.decay.unsqueeze(-1)
+        own_step = self._log_step(self.start, self.size, self.log_odds, self.upward, d)
+        step = own_step - self.decay.unsqueeze(-1)
         if self.other_sizes.shape[-1] == 1:
             step = step + self._log_step(
                 self.left, self.other_sizes[..., 0], self.other_log_odds[..., 0], ~self.upward, d
@@ -339,19 +312,17 @@ class _Terms(NamedTuple):
     def _log_step(
         count: Tensor, size: Tensor, log_odds: Tensor, upward: Tensor, d: Tensor
     ) -> Tensor:
-        to_go, gone = (
-            torch.where(upward, size - count, count),
-            torch.where(upward, count, size - count),
-        )
+        """The log-ratio of binomial masses from step d to step d + 1, ``(..., D)``."""
+        to_go = torch.where(upward, size - count, count)
+        gone = torch.where(upward, count, size - count)
         ratio = (to_go.unsqueeze(-1) - d).clamp(min=0) / (gone.unsqueeze(-1) + 1 + d)
         return torch.log(ratio) + torch.where(upward, log_odds, -log_odds).unsqueeze(-1)
 
     def _sum_by_gauss(self, length: Tensor) -> Tensor:
+        """The sum by the Gauss rule."""
         d, weights = gram_rule(length.clamp(min=SHORT + 1))
-        log_term = (
-            self._log_binomial_ratio(self.start, self.size, self.log_odds, self.upward, d)
-            - self.decay.unsqueeze(-1) * d
-        )
+        own = self._log_binomial_ratio(self.start, self.size, self.log_odds, self.upward, d)
+        log_term = own - self.decay.unsqueeze(-1) * d
         if self.other_sizes.shape[-1] == 1:
             others = self._log_binomial_ratio(
                 self.left, self.other_sizes[..., 0], self.other_log_odds[..., 0], ~self.upward, d
@@ -363,13 +334,12 @@ class _Terms(NamedTuple):
     def _log_binomial_ratio(
         count: Tensor, size: Tensor, log_odds: Tensor, upward: Tensor, d: Tensor
     ) -> Tensor:
-        # Nodes d are no integers: added to a count of billions they would lose their digits, so the
-        # fewer of drawn and left are counted.
+        """The log-ratio of binomial masses at count ± d and at count, ``(..., D)``."""
+        # The nodes d are not integers, and lose digits when added to a count of billions. So the
+        # balls left are counted if they are fewer than the balls drawn.
         mostly_drawn = 2 * count > size
-        count, log_odds = (
-            torch.where(mostly_drawn, size - count, count),
-            torch.where(mostly_drawn, -log_odds, log_odds),
-        )
+        count = torch.where(mostly_drawn, size - count, count)
+        log_odds = torch.where(mostly_drawn, -log_odds, log_odds)
         upward = upward ^ mostly_drawn
         count, size, log_odds = count.unsqueeze(-1), size.unsqueeze(-1), log_odds.unsqueeze(-1)
         there = count + torch.where(upward, 1.0, -1.0).unsqueeze(-1) * d
@@ -378,14 +348,14 @@ class _Terms(NamedTuple):
     def _mass_of_others(self, d: Tensor) -> Tensor:
         """P(others = left ∓ d) / P(others = left)."""
         nodes = Nodes.build(self.other_log_odds, self.other_sizes, self.left, span=2)
-        return nodes.mass_at(
-            torch.where(self.upward, -1.0, 1.0).unsqueeze(-1) * d
-        ) / nodes.mass().unsqueeze(-1)
+        offsets = torch.where(self.upward, -1.0, 1.0).unsqueeze(-1) * d
+        return nodes.mass_at(offsets) / nodes.mass().unsqueeze(-1)
 
 
 def gram_rule(length: Tensor) -> tuple[Tensor, Tensor]:
-    """Nodes and weights ``(..., 28)`` with Σ_{k<L} f(k) = Σ_i weights_i f(nodes_i) for every
-    polynomial f of degree ≤ 55; L > 60.
+    """Nodes and weights ``(..., 28)`` of the Gauss rule for sums over L > 60 integers.
+
+    Σ_{k<L} f(k) = Σ_i weights_i f(nodes_i) for every polynomial f of degree ≤ 55.
 
     Example:
         >>> nodes, weights = gram_rule(torch.tensor(1000.0, dtype=torch.float64))
@@ -402,12 +372,12 @@ def gram_rule(length: Tensor) -> tuple[Tensor, Tensor]:
 
 @functools.cache
 def _gram_table(device: torch.device) -> Tensor:
-    """Chebyshev coefficients, in 1/L² from 0 to 1/(SHORT + 1)², of the nodes on (-1, 1) and of the
-    weights of total one.
+    """Chebyshev coefficients of the nodes on (-1, 1) and of the weights, which sum to one.
 
-    The Jacobi matrix of Gram's polynomials, divided by L/2, has the off-diagonal entries k √((1 -
-    k²/L²) / (4k² - 1)) and a diagonal of zeros; its eigenvalues are the nodes, the squared first
-    components of its eigenvectors the weights (Golub and Welsch).
+    They are functions of 1/L² from 0 to 1/(SHORT + 1)². The Jacobi matrix of Gram's polynomials,
+    divided by L/2, has the off-diagonal entries k √((1 - k²/L²) / (4k² - 1)) and a diagonal of
+    zeros. Its eigenvalues are the nodes, and the squared first components of its eigenvectors are
+    the weights (Golub and Welsch).
     """
     angles = math.pi * (torch.arange(_COEFFICIENTS, dtype=torch.float64) + 0.5) / _COEFFICIENTS
     inverse_square_length = 0.5 * (1 + torch.cos(angles)) / (SHORT + 1) ** 2
@@ -415,8 +385,7 @@ def _gram_table(device: torch.device) -> Tensor:
     beside = k * torch.sqrt((1 - k * k * inverse_square_length.unsqueeze(-1)) / (4 * k * k - 1))
     nodes, vectors = torch.linalg.eigh(torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1))
     values = torch.cat([nodes, vectors[..., 0, :].square()], -1)
-    to_coefficients = torch.cos(
-        torch.outer(torch.arange(_COEFFICIENTS, dtype=torch.float64), angles)
-    ) * (2 / _COEFFICIENTS)
+    order = torch.arange(_COEFFICIENTS, dtype=torch.float64)
+    to_coefficients = torch.cos(torch.outer(order, angles)) * (2 / _COEFFICIENTS)
     to_coefficients[0] /= 2
     return (to_coefficients @ values).to(device)

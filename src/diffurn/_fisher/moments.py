@@ -1,8 +1,8 @@
 """Fisher's law as independent binomials conditioned on their sum: masses, moments and divergence.
 
 Every function takes the *log-odds* log r + log ω of each ball, shape ``(..., c)``, the group sizes
-m ``(..., c)`` and the number of draws n ``(...)``, all float64. No result depends on log r, but
-accuracy does: unless said otherwise the log-odds are expected to be tilted to n by `log_tilt`.
+m ``(..., c)`` and the number of draws n ``(...)``, all float64. No result depends on log r, but the
+accuracy does: unless stated otherwise, the log-odds must be tilted to n by `log_tilt`.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.batching import in_chunks
 from diffurn._numerics.binomial import bernoulli_kl, binomial_log_pmf, binomial_variance
 
+# Masses below this are rounding errors of the quadrature.
 _NOISE = math.exp(-36)
 
 
@@ -32,7 +33,7 @@ def _evaluate(
     draws: Tensor,
     *vectors: Tensor,
 ) -> Tensor:
-    """A method of the urns' nodes, in chunks."""
+    """The result of a method of `Nodes` for a batch of urns, evaluated in chunks."""
 
     def evaluate(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
         return method(Nodes.build(log_odds, group_sizes, draws), *vectors)
@@ -43,7 +44,7 @@ def _evaluate(
 
 
 def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The three with equal batch shapes, so that gradients have the shapes of their operands."""
+    """The operands with equal batch shapes, so that gradients have the shapes of their operands."""
     if log_odds.shape == group_sizes.shape and log_odds.shape[:-1] == draws.shape:
         return log_odds, group_sizes, draws
     log_odds, group_sizes, draws = torch.broadcast_tensors(
@@ -107,9 +108,9 @@ class _RetiltedLogMass(ClosedForm):
 
 
 def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> Tensor:
-    """log P(S = total) for log-odds of any tilt, relatively accurate also in the far tails of S.
+    """log P(S = total) for log-odds of any tilt, accurate also in the far tails of S.
 
-    It is -inf outside 0..Σm. Re-tilting by r moves the mass to `total`:
+    It is -inf outside 0..Σm. A tilt by r makes `total` typical:
     log P(S = n) = log P_r(S = n) - KL(P_r ‖ P) + (E_r S - n) log r.
     """
     log_odds, group_sizes, total = _aligned(log_odds, group_sizes, total)
@@ -120,7 +121,7 @@ def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> T
 
 
 def retilted_log_mass(log_odds: Tensor, group_sizes: Tensor, total: Tensor, tilt: Tensor) -> Tensor:
-    """log P(S = total) of a possible total whose tilt is known."""
+    """log P(S = total) for a possible total and the tilt to it."""
     return _RetiltedLogMass.of(log_odds, group_sizes, total, tilt)
 
 
@@ -154,10 +155,10 @@ def _masses_near(log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets:
 
 
 def log_masses_near(log_odds: Tensor, group_sizes: Tensor, totals: Tensor) -> Tensor:
-    """log P(S = total) for many totals ``(..., W)`` at once, from one set of nodes around the mean.
+    """log P(S = total) for many totals ``(..., W)``, from one set of nodes around the mean.
 
-    Accurate absolutely: masses below e^-36 are noise and returned as that. Where tails matter, use
-    `log_mass_anywhere`.
+    The error of a mass is absolute: masses below e^-36 are noise, and returned as e^-36. If tails
+    matter, use `log_mass_anywhere`.
     """
     nothing = torch.zeros_like(totals[..., 0])
     centre = torch.round(surplus(log_odds.detach(), group_sizes, nothing))
@@ -190,7 +191,7 @@ class _Mean(ClosedForm):
 
 
 def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """E[X], each entry relatively accurate; its Jacobian is the covariance."""
+    """E[X], relatively accurate in each entry; its Jacobian is the covariance."""
     return _Mean.of(*_aligned(log_odds, group_sizes, draws))
 
 
@@ -219,7 +220,7 @@ class _MeanShift(ClosedForm):
 
 
 def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """E[X | S = n] - E[X], the effect of conditioning on the mean, without cancellation."""
+    """E[X | S = n] - E[X], the change of the mean by conditioning, without cancellation."""
     return _MeanShift.of(*_aligned(log_odds, group_sizes, draws))
 
 
@@ -232,15 +233,15 @@ def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """The tilt half way between those to n - ½ and to n + ½, for covariances.
 
-    Where the outcome is almost sure, this makes a ball too many as likely as a ball too few. The
-    covariance, which is of the order of the product of the two, then has no term larger than
-    itself.
+    If one outcome is almost certain, this tilt makes one ball too many as likely as one too few.
+    The covariance is of the order of the product of these two probabilities. With this tilt it is
+    computed from terms that are not larger.
     """
     return tilts_around(log_odds, group_sizes, draws).mean(0)
 
 
 def tilts_around(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """The tilts to n - ½ and to n + ½, stacked: one call for twice the urns is faster than two."""
+    """The tilts to n - ½ and to n + ½, stacked; one call is faster than two."""
     log_odds, group_sizes, draws = _aligned(log_odds.detach(), group_sizes, draws)
     both = (2, *log_odds.shape)
     totals = torch.stack([draws, draws + 1])
@@ -257,7 +258,7 @@ def _centred(
 def _unless_determined(
     moment: Tensor, group_sizes: Tensor, draws: Tensor, event_dims: int
 ) -> Tensor:
-    """Zero where nothing or everything is drawn."""
+    """`moment`, but zero if no ball or every ball is drawn."""
     determined = (draws <= 0) | (draws >= group_sizes.sum(-1))
     return torch.where(determined[(...,) + (None,) * event_dims], 0.0, moment)
 
@@ -266,14 +267,17 @@ def _unless_determined(
 def covariance_product(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None
 ) -> Tensor:
-    """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt, or with the centring one."""
+    """Cov[X] @ vector in O(c) time and memory, for log-odds of any tilt.
+
+    `tilt` is the centring tilt of the log-odds, if it is known.
+    """
     centred = _centred(log_odds, group_sizes, draws, tilt)
     product = _evaluate(Nodes.covariance_product, centred, group_sizes, draws, vector)
     return _unless_determined(product, group_sizes, draws, 1)
 
 
 def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Cov[X], shape (..., c, c), with rows that sum to zero; log-odds of any tilt."""
+    """Cov[X], shape (..., c, c), with rows that sum to zero, for log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
     matrix = _evaluate(Nodes.covariance, centred, group_sizes, draws)
     return _unless_determined(matrix, group_sizes, draws, 2)
@@ -281,7 +285,7 @@ def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 
 @primitive
 def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Var[X_j] for every group, in O(c); log-odds of any tilt."""
+    """Var[X_j] of every group, in O(c), for log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
     diagonal = _evaluate(Nodes.variance, centred, group_sizes, draws)
     return _unless_determined(diagonal, group_sizes, draws, 1)
@@ -297,9 +301,9 @@ def log_prob_and_derivatives(
 ) -> tuple[Tensor, Tensor, Tensor]:
     r"""log P(x), its gradient x - E[X] and minus its Hessian, Cov[X], in log ω.
 
-    The law is an exponential family in log ω, so the curvature does not depend on x, and x may be
-    the average of several draws from urns of equal m and n: the gamma function continues the
-    binomial coefficients.
+    The law is an exponential family in log ω, so the Hessian does not depend on x. x may be the
+    average of several draws from urns of equal m and n, since the gamma function continues the
+    binomial coefficients to real x.
 
     Args:
         log_weights: log ω, finite, shape ``(..., c)``.
@@ -307,8 +311,8 @@ def log_prob_and_derivatives(
         counts: x, shape ``(..., c)``, with an integer sum n.
 
     Returns:
-        Tensors of shape ``(...)``, ``(..., c)`` and ``(..., c, c)``; all zero where n leaves no
-        choice.
+        Tensors of shape ``(...)``, ``(..., c)`` and ``(..., c, c)``; all zero if no ball or every
+        ball is drawn.
     """
     draws = counts.sum(-1).round()
     determined = ((draws <= 0) | (draws >= group_sizes.sum(-1))).unsqueeze(-1)
@@ -326,13 +330,13 @@ def log_prob_and_derivatives(
 def kl_divergence(
     urn: tuple[Tensor, Tensor, Tensor], other: tuple[Tensor, Tensor, Tensor]
 ) -> Tensor:
-    r"""KL(ω ‖ ω') between two urns of equal n, from terms no larger than needed:
+    r"""KL(ω ‖ ω') between two urns of equal n, without large terms that cancel:
 
     .. math:: \sum_j [m_j \mathrm{kl}(p_j ‖ p'_j) + (μ_j - m_j p_j)(η_j - η'_j)]
               + \log P'(S = n) - \log P(S = n).
 
-    The group sizes agree, except where one urn has emptied a group of weight zero. There p = 0, and
-    kl(0 ‖ p') = -log(1 - p').
+    The group sizes agree, except that an urn has no balls in a group of weight zero. There p = 0,
+    and kl(0 ‖ p') = -log(1 - p').
 
     Args:
         urn, other: tilted log-odds, group sizes and draws of each.
@@ -344,5 +348,5 @@ def kl_divergence(
     per_group = per_group + shift * (log_odds - other_log_odds)
     emptied = (other_sizes - sizes).clamp(min=0) * softplus(other_log_odds, threshold=50)
     divergence = (per_group + emptied).sum(-1) + log_mass(*other) - log_mass(*urn)
-    # Where nothing is drawn, groups that only one urn can draw do not matter.
+    # Without draws both laws are the same, even if only one urn can draw some group.
     return torch.where(draws == 0, 0.0, divergence)

@@ -1,12 +1,12 @@
-r"""P(S = n), its gradient and its curvature for S = Σ_j Binomial(m_j, p_j), from a few dozen values
-of the characteristic function.
+r"""P(S = n) and its derivatives, from a few dozen values of the characteristic function φ.
 
-For a lattice variable the trapezoid rule with K nodes is exact up to aliasing,
+S = Σ_j Binomial(m_j, p_j) is an integer, so the trapezoid rule with K nodes is exact up to
+aliasing,
 
 .. math:: \frac1K \sum_k φ(θ_k) e^{-inθ_k} = \sum_l P(S = n + lK), \qquad θ_k = 2πk/K,
 
-so K need only exceed the width of S. And :math:`|φ(θ)| ≤ \exp(-2σ^2 \sin^2(θ/2))`, so however large
-K is, only the first few nodes matter: 25 of them for every m, n and σ.
+and K need only exceed the width of S. However large K is, only the first few nodes matter, since
+:math:`|φ(θ)| ≤ \exp(-2σ^2 \sin^2(θ/2))`: 25 of them for every m, n and σ.
 """
 
 from __future__ import annotations
@@ -17,37 +17,40 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# Bernstein: P(|S - ES| ≥ half_width) ≤ 2 e^-33; the aliased terms are point masses and smaller
-# still.
+# By Bernstein's inequality P(|S - ES| ≥ half_width) ≤ 2 e^-33. Aliased terms are masses of single
+# totals, which are smaller.
 TAIL_NATS = 33.0
-# The most nodes on which |φ| can exceed e^-36 when K is `span` half-widths, over all variances
-# (reached at σ² ≈ 17).
+# The most nodes at which |φ| can exceed e^-36 if K is `span` half-widths. The maximum over all
+# variances is at σ² ≈ 17.
 NODES = {1: 25, 2: 49}
-# Up to here a c × c matrix product is faster than two cumulative sums.
+# Up to this many groups a c × c matrix product is faster than two cumulative sums.
 _FEW_GROUPS = 64
 
 
 def half_width(variance: Tensor, nats: float | Tensor = TAIL_NATS) -> Tensor:
-    """Bernstein's bound: a sum of independent Bernoullis leaves mean ± half_width with probability
-    ≤ 2 e^-nats.
+    """Bernstein's bound on |S - ES|, exceeded with a probability of at most 2 e^-nats.
+
+    S is a sum of independent Bernoulli variables with the given variance.
     """
     return nats / 3 + (nats * nats / 9 + 2 * nats * variance).sqrt()
 
 
 def surplus(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Σ_j m_j σ(log_odds_j) - n, from the balls that are the exception: its error is that of the
-    variance, not of n.
+    """Σ_j m_j σ(log_odds_j) - n, with a rounding error relative to the variance instead of n.
+
+    It is the sum of the expected exceptions: balls drawn of rare groups (p ≤ ½), less balls left of
+    common ones.
     """
     drawn_often = log_odds > 0
-    exceptions = torch.where(drawn_often, -group_sizes, group_sizes) * torch.sigmoid(
-        torch.where(drawn_often, -log_odds, log_odds)
-    )
+    signed_sizes = torch.where(drawn_often, -group_sizes, group_sizes)
+    exceptions = signed_sizes * torch.sigmoid(torch.where(drawn_often, -log_odds, log_odds))
     return exceptions.sum(-1) + (torch.where(drawn_often, group_sizes, 0.0).sum(-1) - draws)
 
 
 def sum_of_others(values: Tensor) -> Tensor:
-    """Σ_{j≠i} values_j over the groups, dimension -2, never by subtracting from the total: a
-    dominant own term would swallow the others.
+    """Σ_{j≠i} values_j over the groups, dimension -2.
+
+    It is not the total minus values_i, which would cancel if values_i dominates.
     """
     groups = values.shape[-2]
     if groups <= _FEW_GROUPS:
@@ -60,12 +63,11 @@ def sum_of_others(values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Nodes:
-    """The nodes for one target n of the sum; all methods are differentiable in the log-odds it was
-    built from.
+    """The T nodes for one value n of the sum S.
 
-    Shapes: ``p, q, group_sizes`` are ``(..., c)``; ``theta, amplitude, phase`` are ``(..., T)``;
-    the sines, ready to meet groups,
-    ``(..., 1, T)``.
+    All methods are differentiable in the log-odds from which the nodes were built. The shapes are
+    ``(..., c)`` for ``p, q, group_sizes``, ``(..., T)`` for ``theta, amplitude, phase``, and
+    ``(..., 1, T)`` for the sines.
     """
 
     p: Tensor
@@ -79,34 +81,30 @@ class Nodes:
 
     @classmethod
     def build(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, span: int = 1) -> Nodes:
-        """Nodes for P(S = draws); with ``span=2`` also for every value within a half-width of the
-        mean (`mass_at`).
+        """Nodes for P(S = draws).
+
+        With ``span=2`` they serve for every value within a half-width of the mean (`mass_at`).
         """
         p, q = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
         variance = (group_sizes * p * q).sum(-1).detach()
-        period = (
-            2 * torch.floor(span * half_width(variance) / 2) + 3
-        )  # odd: no node at θ = π, where 1 - 4pq sin²(θ/2) may vanish
+        # K is odd, so that no node is at θ = π, where 1 - 4pq sin²(θ/2) may vanish.
+        period = 2 * torch.floor(span * half_width(variance) / 2) + 3
         k = torch.arange(NODES[span], dtype=p.dtype, device=p.device)
         theta = (2 * math.pi) * k / period.unsqueeze(-1)
         multiplicity = torch.where(2 * k < period.unsqueeze(-1), torch.where(k == 0, 1.0, 2.0), 0.0)
-        # The rarer outcome of each ball carries the phase, so that its rounding error is that of
-        # the variance, not of m.
+        # The phase is summed over the rarer outcome of each ball, so that its rounding error is
+        # relative to the variance instead of m.
         drawn_often = log_odds > 0
         rarer = torch.where(drawn_often, q, p)
         signed_sizes = torch.where(drawn_often, -group_sizes, group_sizes)
         drift = surplus(log_odds, group_sizes, draws)
-        sine, half_sine_squared = (
-            torch.sin(theta).unsqueeze(-2),
-            torch.sin(theta / 2).square().unsqueeze(-2),
-        )
+        sine = torch.sin(theta).unsqueeze(-2)
+        half_sine_squared = torch.sin(theta / 2).square().unsqueeze(-2)
         rarer_, minus_4pq = rarer.unsqueeze(-1), (-4 * p * q).unsqueeze(-1)
-        log_amplitude = 0.5 * (
-            group_sizes.unsqueeze(-1) * torch.log1p(minus_4pq * half_sine_squared)
-        ).sum(-2)
-        angle = torch.atan(
-            rarer_ * sine / (1 - 2 * rarer_ * half_sine_squared)
-        ) - rarer_ * theta.unsqueeze(-2)
+        log_squares = torch.log1p(minus_4pq * half_sine_squared)  # log |q + p e^{iθ}|²
+        log_amplitude = 0.5 * (group_sizes.unsqueeze(-1) * log_squares).sum(-2)
+        angle = torch.atan(rarer_ * sine / (1 - 2 * rarer_ * half_sine_squared))
+        angle = angle - rarer_ * theta.unsqueeze(-2)
         phase = (signed_sizes.unsqueeze(-1) * angle).sum(-2) + drift.unsqueeze(-1) * theta
         amplitude = multiplicity / period.unsqueeze(-1) * torch.exp(log_amplitude)
         return cls(p, q, group_sizes, theta, sine, half_sine_squared, amplitude, phase)
@@ -119,62 +117,61 @@ class Nodes:
         return self.phase.unsqueeze(-2) - offsets.unsqueeze(-1) * self.theta.unsqueeze(-2)
 
     def mass_at(self, offsets: Tensor) -> Tensor:
-        """P(S = n + offset) for offsets ``(..., G)``; accurate absolutely, and meant for `span` =
-        2.
+        """P(S = n + offset) for offsets ``(..., G)``, from nodes of ``span=2``.
+
+        The error is absolute.
         """
-        return (
-            (self.amplitude.unsqueeze(-2) * torch.cos(self._phase_at(offsets))).sum(-1).clamp(min=0)
-        )
+        terms = self.amplitude.unsqueeze(-2) * torch.cos(self._phase_at(offsets))
+        return terms.sum(-1).clamp(min=0)
 
     def mass_of_rows(self, rows: Tensor, offsets: Tensor) -> Tensor:
-        """The same with one offset for each of some rows of the batch."""
+        """P(S = n + offset) in the given rows of the batch, with one offset per row."""
         phase = self.phase[rows] - offsets.unsqueeze(-1) * self.theta[rows]
         return (self.amplitude[rows] * torch.cos(phase)).sum(-1).clamp(min=0)
 
     def slope_of_mass_at(self, offsets: Tensor, vector: Tensor) -> Tensor:
         """Σ_g vector_g ∂P(S = n + offset_g) / ∂ log_odds, shape ``(..., c)``, in O(G + c)."""
         phase = self._phase_at(offsets)
-        real, imaginary = (
-            (vector.unsqueeze(-2) @ part(phase)) * self.amplitude.unsqueeze(-2)
-            for part in (torch.cos, torch.sin)
-        )
+        real = (vector.unsqueeze(-2) @ torch.cos(phase)) * self.amplitude.unsqueeze(-2)
+        imaginary = (vector.unsqueeze(-2) @ torch.sin(phase)) * self.amplitude.unsqueeze(-2)
         dr, di = self._slopes()
         return self.group_sizes * self.p * self.q * (real * dr - imaginary * di).sum(-1)
 
     def _measure(self) -> tuple[Tensor, Tensor]:
-        """The complex measure ζ on the nodes, of total (real) mass one, under which node means
-        average to E[· | S = n].
+        """The complex measure ζ on the nodes, real and imaginary part.
+
+        Its total real mass is one. The average of the means at the nodes under ζ is E[· | S = n].
         """
-        real, imaginary = (
-            self.amplitude * torch.cos(self.phase),
-            self.amplitude * torch.sin(self.phase),
-        )
+        real = self.amplitude * torch.cos(self.phase)
+        imaginary = self.amplitude * torch.sin(self.phase)
         mass = real.sum(-1, keepdim=True)
         return (real / mass).unsqueeze(-2), (imaginary / mass).unsqueeze(-2)
 
     def _slopes(self) -> tuple[Tensor, Tensor]:
-        r"""δ_j(θ) = (e^{iθ} - 1) / (q_j + p_j e^{iθ}), real and imaginary: at node θ group j has
-        mean m_j p_j (1 + q_j δ_j).
+        r"""δ_j(θ) = (e^{iθ} - 1) / (q_j + p_j e^{iθ}), real and imaginary part.
+
+        At node θ the mean of group j is m_j p_j (1 + q_j δ_j).
         """
         p, q = self.p.unsqueeze(-1), self.q.unsqueeze(-1)
         scale = 1 / (1 - (4 * p * q) * self.half_sine_squared)
         return (2 * (p - q)) * self.half_sine_squared * scale, self.sine * scale
 
     def mean_shift(self) -> Tensor:
-        """E[X_j | S = n] - E[X_j]: what conditioning does to the mean."""
+        """E[X_j | S = n] - E[X_j], the change of the mean by conditioning."""
         (zr, zi), (dr, di) = self._measure(), self._slopes()
         return self.group_sizes * self.p * self.q * (zr * dr - zi * di).sum(-1)
 
     def mean(self) -> Tensor:
-        """E[X_j | S = n] = m_j p_j · P(S without one ball of j = n - 1) / P(S = n): a ratio, so
-        relatively accurate.
+        """E[X_j | S = n] = m_j p_j · P(S without one ball of j = n - 1) / P(S = n).
+
+        As a ratio of two masses it is relatively accurate.
         """
         (zr, zi), (dr, di) = self._measure(), self._slopes()
         return self.group_sizes * self.p * (1 + self.q * (zr * dr - zi * di).sum(-1))
 
-    # For i ≠ j the conditional covariance is v_i v_j (Σ ζ δ_i δ_j - b_i b_j) with v = mpq and b_j =
-    # Σ ζ δ_j. The diagonal is taken from "rows sum to zero": all other entries of a row have one
-    # sign, so nothing cancels, however sure the outcome is.
+    # For i ≠ j the conditional covariance is v_i v_j (Σ ζ δ_i δ_j - b_i b_j) with v = mpq and
+    # b_j = Σ ζ δ_j. The diagonal follows from "rows sum to zero". All other entries of a row have
+    # one sign, so nothing cancels, even if one outcome is almost certain.
 
     def covariance_product(self, vector: Tensor) -> Tensor:
         """Cov[X | S = n] @ vector in O(c), as Σ_{j≠i} Cov_ij (vector_j - vector_i)."""
@@ -182,9 +179,8 @@ class Nodes:
         v, u = (self.group_sizes * self.p * self.q).unsqueeze(-1), vector.unsqueeze(-1)
         b = (zr * dr - zi * di).sum(-1, keepdim=True)
         real, imaginary, means = (self._differences_to_others(v * part, u) for part in (dr, di, b))
-        joint = (zr * (dr * real - di * imaginary) - zi * (dr * imaginary + di * real)).sum(
-            -1, keepdim=True
-        )
+        joint = zr * (dr * real - di * imaginary) - zi * (dr * imaginary + di * real)
+        joint = joint.sum(-1, keepdim=True)
         return (v * (joint - b * means)).squeeze(-1)
 
     @staticmethod
@@ -209,7 +205,6 @@ class Nodes:
         v = (self.group_sizes * self.p * self.q).unsqueeze(-1)
         b = (zr * dr - zi * di).sum(-1, keepdim=True)
         real, imaginary, means = (sum_of_others(v * part) for part in (dr, di, b))
-        joint = (zr * (dr * real - di * imaginary) - zi * (dr * imaginary + di * real)).sum(
-            -1, keepdim=True
-        )
+        joint = zr * (dr * real - di * imaginary) - zi * (dr * imaginary + di * real)
+        joint = joint.sum(-1, keepdim=True)
         return (v * (b * means - joint)).squeeze(-1)

@@ -1,4 +1,4 @@
-"""Fisher's law by quadratures, for every urn; and the base of the faster ways for some urns."""
+"""Fisher's law of any urn by quadrature, and the base class of faster algorithms."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
 from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import reading_numbers
 
-# Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ sees τ times as
-# deep.
+# Counts whose log-weight is this far below the largest are negligible for a softmax at temperature
+# τ ≤ 1. At a higher temperature it is τ times as far.
 _NATS = 38.0
 
 
 class FisherLaw:
-    """A way to compute Fisher's law; `general` computes the rest."""
+    """The base of algorithms for Fisher's law; methods not overridden use `general`."""
 
     @property
     def general(self) -> Quadrature:
@@ -122,21 +122,21 @@ class Quadrature(FisherLaw):
 
     @property
     def tilted(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The urn as the functions of `moments` and `marginals` take it."""
+        """Tilted log-odds, group sizes and draws: the arguments of `moments` and `marginals`."""
         return self.log_odds, self.group_sizes, self.draws
 
     def log_prob(self, x: Tensor) -> Tensor:
-        # Tilted, no term is large: Σ_j log Bin(x_j; m_j, p_j) - log P(S = n).
+        # log P(x) = Σ_j log Bin(x_j; m_j, p_j) - log P(S = n). With the tilt no term is large.
         per_group = binomial_log_pmf(x, self.group_sizes, self.log_odds)
         log_prob = per_group.sum(-1) - moments.log_mass(*self.tilted)
-        if asks_for_derivative(x):  # zero on the support; keeps the tilt out of the slope in x
+        if asks_for_derivative(x):  # adds zero, and makes the slope in x that of log ω
             log_prob = log_prob + (self.draws - x.sum(-1)) * self.log_tilt
         return log_prob
 
     def log_normalizer(self, log_weights: Tensor) -> Tensor:
         """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j, for the log-weights as they were given."""
-        # Σ m log(1 + rω) - n log r cancels. So balls that are drawn more often than not count by
-        # their weight and by the odds against them.
+        # log Z = Σ m log(1 + rω) - n log r + log P(S = n), where the first two terms cancel. So
+        # log(1 + rω) of common groups (rω > 1) is written as log rω + log(1 + 1/(rω)).
         common = (self.log_odds > 0) & (self.group_sizes > 0)
         often = torch.where(common, self.group_sizes, 0.0)
         given = (often * torch.where(common, log_weights, 0.0)).sum(-1)
@@ -206,7 +206,7 @@ class _Draws(ClosedForm):
 
 
 class GivenDraws(_Draws):
-    """The same for draws ``(num_samples, ..., c)`` that were taken before."""
+    """Given draws ``(num_samples, ..., c)``, with the derivative of the mean."""
 
     @staticmethod
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, counts: Any) -> Tensor:
@@ -226,9 +226,9 @@ class _Chain:
     log_odds: Tensor
     group_sizes: Tensor
     draws: Tensor
-    places: Tensor  # where each group of the urn stands in the chain, (R, c)
+    places: Tensor  # the place in the chain of each group of the urn, (R, c)
     shape: torch.Size
-    copies: int  # rows that repeat the same urns in the same order; their first laws agree
+    copies: int  # how often rows repeat the same urns in one order, so that first laws agree
     merged: bool
     nats: float
 
@@ -273,5 +273,6 @@ class _Chain:
         return reading_numbers(conditional, *own, *later, draws_left[:rows], self.nats)
 
     def in_order(self, counts: Tensor) -> Tensor:
-        counts = counts + 0 * self.log_odds.sum(-1, keepdim=True)  # a lone group has a gradient: 0
+        # Adding zero gives the count of a single group, which is a constant, the gradient 0.
+        counts = counts + 0 * self.log_odds.sum(-1, keepdim=True)
         return counts.gather(-1, self.places).reshape(self.shape)

@@ -5,11 +5,11 @@ r"""Fisher's law of small urns, from tables over the whole support.
           a_i(k) = \log \binom{m_i}{k} + k \log ω_i.
 
 All terms are positive, so all probabilities are relatively accurate. All shapes follow from the
-sizes, and no value on a device is read: a training step with such an urn compiles in one graph, and
-can be captured in a CUDA graph.
+sizes, and no value on the device is read. So a training step with such an urn compiles to one
+graph, and can be captured in a CUDA graph.
 
-The columns of tables stand for *falling* counts: the sum over k then runs over a sliding window of
-R, and a cumulative sum is P(x ≥ k).
+The columns of tables stand for *falling* counts. The sum over k then runs over a sliding window of
+R, and a cumulative sum over columns is P(x ≥ k).
 """
 
 from __future__ import annotations
@@ -31,6 +31,7 @@ from diffurn._law import Chain
 from diffurn._numerics.autograd import ClosedForm, straight_through
 from diffurn._numerics.inversion import chosen_column
 
+# The smallest denominator.
 _TINY = 1e-300
 
 
@@ -50,7 +51,7 @@ class Tabulated(FisherLaw):
 
     @classmethod
     def build(cls, composition: Composition, log_weights: Tensor) -> Tabulated:
-        """From log-weights of which some may be -inf; these get no gradient."""
+        """From log-weights, some of which may be -inf; those get no gradient."""
         constants = constants_of(composition, log_weights.device)
         return cls(composition, constants, log_weights.clamp(min=NEVER))
 
@@ -82,10 +83,9 @@ class Tabulated(FisherLaw):
         return first.tables().tail(self.largest(group))
 
     def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
-        draws = (
-            self._launch(num_samples) if self._has_kernel() else self.tables().sample(num_samples)
-        )
-        return draws.to(dtype)
+        if self._has_kernel():
+            return self._launch(num_samples).to(dtype)
+        return self.tables().sample(num_samples).to(dtype)
 
     def rsample(self, num_samples: int) -> Tensor:
         if self._has_kernel():
@@ -106,7 +106,7 @@ class Tabulated(FisherLaw):
         merged: bool,
         temperature: float | Tensor,
     ) -> Chain:
-        if order is None:  # tables have one order of groups
+        if order is None:  # a table has one order of groups for all draws
             return self.general.chain(num_samples, order, merged, temperature)
         return _Chain.build(self.reordered(order), num_samples, order, merged)
 
@@ -129,7 +129,7 @@ class Tabulated(FisherLaw):
 
 
 def reordered(columns: Tensor, order: Sequence[int]) -> Tensor:
-    """The last dimension in another order, in one operation forward and one backward."""
+    """The last dimension in another order; one operation forward and one backward."""
     parts = columns.unbind(-1)
     if list(order) == list(range(len(parts))):
         return columns
@@ -137,7 +137,7 @@ def reordered(columns: Tensor, order: Sequence[int]) -> Tensor:
 
 
 def with_first(group: int, groups: int) -> list[int]:
-    """The order in which one group comes first."""
+    """The order of groups in which `group` comes first."""
     return [group, *(j for j in range(groups) if j != group)]
 
 
@@ -146,19 +146,20 @@ def inverse(order: Sequence[int]) -> list[int]:
 
 
 class Tables(NamedTuple):
-    """An urn's tables.
+    """The tables of a batch of urns.
 
-    Counts are relative to a centre that is the sure outcome, if there is one. Then the covariance,
-    which automatic differentiation makes from these tables, has no term larger than itself.
+    Counts are relative to a centre. If one outcome is almost certain, the centre is that outcome.
+    Then the covariance, which autograd derives from these tables, has no term larger than itself.
 
     Attributes:
-        urn: their urn.
-        centre: the groups filled from the heaviest down, ``(..., c)``.
+        urn: the urns.
+        centre: the counts if heavier balls always came first, ``(..., c)``.
         first: log-weights of the first group's counts, ``(..., W)``.
-        deviations: counts minus centre, one tensor a group.
+        deviations: counts minus centre, one tensor per group.
         own: a_i of all groups but the last.
-        joint: a_i(k) + R_{i+1}(s - k) of the groups between, ``(..., N + 1, W)``.
-        rest: R_1, …, R_{c-1}, ``(..., N + 1)``.
+        joint: a_i(k) + R_{i+1}(s - k) of the groups between the first and the last, each
+            ``(..., N + 1, W)``.
+        rest: R_1, …, R_{c-1}, each ``(..., N + 1)``.
     """
 
     urn: Tabulated
@@ -177,7 +178,7 @@ class Tables(NamedTuple):
         ways = self.urn.constants.log_factorials
         ways = ways - torch.lgamma(x + 1) - torch.lgamma(balls - x + 1)
         terms = torch.addcmul(ways, x - self.centre, log_weights - reference)
-        # The last term is zero on the support; it makes the slope in x that of log ω itself.
+        # `shift` is zero on the support. It makes the slope in x that of log ω itself.
         shift = (x.sum(-1) - n) * reference.squeeze(-1)
         return terms.sum(-1) - self.first.logsumexp(-1) + shift
 
@@ -188,24 +189,25 @@ class Tables(NamedTuple):
         if not self.rest:
             return torch.addcmul(self.centre, shift, self.urn.constants.signs)
         width, shifts = self.urn.composition.width, [shift.squeeze(-1)]
-        # The log-probability of the counts before and of s draws left, but for that of the rest.
+        # log Σ exp(Σ a_i) - log Z over the counts of earlier groups that leave s draws. Adding R(s)
+        # of the groups to come gives the log-probability that s draws are left.
         before = pad(self.own[0], (self.rest[0].shape[-1] - width, 0), value=IMPOSSIBLE)
         before = before - self.first.logsumexp(-1, keepdim=True)
-        for own, joint, deviation in zip(
-            self.own[1:], self.joint, self.deviations[1:-1], strict=True
-        ):
+        between = zip(self.own[1:], self.joint, self.deviations[1:-1], strict=True)
+        for own, joint, deviation in between:
             probability = (before.unsqueeze(-1) + joint).exp()
             shifts.append((probability * deviation.unsqueeze(-2)).sum((-2, -1)))
             ahead = _windows(pad(before, (0, width - 1), value=IMPOSSIBLE), self.urn)
             before = (ahead + own.flip(-1).unsqueeze(-2)).logsumexp(-1)
         shifts.append(((before + self.rest[-1]).exp() * self.deviations[-1]).sum(-1))
         mean = self.centre + torch.stack(shifts, -1)
-        # The tables' rounding errors are much the same in all groups, and cancel here.
+        # The rounding errors of the tables are about the same in all groups. Scaling to the known
+        # sum n removes them.
         total = mean.detach().sum(-1, keepdim=True).clamp(min=_TINY)
         return mean * (self.urn.constants.total.unsqueeze(-1) / total)
 
     def variance(self) -> Tensor:
-        """Var[x_j], of two groups: the same for both."""
+        """Var[x_j] of both groups of an urn, which are equal."""
         probability, deviation = self.first.softmax(-1), self.deviations[0]
         mean = (probability * deviation).sum(-1, keepdim=True)
         own = (probability * (deviation - mean).square()).sum(-1, keepdim=True)
@@ -218,7 +220,7 @@ class Tables(NamedTuple):
         return pad(pad(tail, (lowest, 0), value=1.0), (0, largest - highest))
 
     def sample(self, num_samples: int) -> Tensor:
-        """Draws by inversion of one conditional distribution after the other."""
+        """Draws ``(num_samples, ..., c)``, group after group by inversion."""
         width = self.urn.composition.width
         column = chosen_column(self.first.detach().softmax(-1).cumsum(-1), num_samples)
         if not self.rest:
@@ -238,7 +240,7 @@ class Tables(NamedTuple):
 
 
 def _of_two_groups(urn: Tabulated) -> Tables:
-    """An exponential family in the one parameter log ω_1 / ω_2."""
+    """The tables of two groups, an exponential family in the one parameter log ω_1 / ω_2."""
     ratio = (urn.log_weights * urn.constants.signs).sum(-1, keepdim=True)
     most, fewest = urn.constants.most, urn.constants.fewest
     centre = torch.where(ratio.detach() > 0, most, fewest)
@@ -248,6 +250,7 @@ def _of_two_groups(urn: Tabulated) -> Tables:
 
 
 def _of_many_groups(urn: Tabulated) -> Tables:
+    """The tables of three or more groups, from the last group to the first."""
     width, constants = urn.composition.width, urn.constants
     log_weights = urn.log_weights - urn.log_weights.detach().amax(-1, keepdim=True)
     sizes, draws = constants.balls, constants.total
@@ -268,14 +271,14 @@ def _of_many_groups(urn: Tabulated) -> Tables:
 
 
 def _windows(values: Tensor, urn: Tabulated) -> Tensor:
-    """Row s holds values s, …, s + W - 1; `vmap` cannot differentiate `unfold`."""
+    """A matrix whose row s holds values s, …, s + W - 1; vmap cannot differentiate `unfold`."""
     rows = values.index_select(-1, urn.constants.windows)
     shape = urn.composition.most_draws + 1, urn.composition.width
     return rows.reshape(*values.shape[:-1], *shape)
 
 
 def _filled_from_the_heaviest(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Counts if heavier balls always came first; groups of equal weight may overlap."""
+    """Counts if heavier balls always came first; their sum may exceed n if weights are equal."""
     heavier = log_weights.unsqueeze(-2) > log_weights.unsqueeze(-1)
     left = draws.unsqueeze(-1) - torch.where(heavier, group_sizes.unsqueeze(-2), 0.0).sum(-1)
     return left.clamp(min=0).minimum(group_sizes)
@@ -304,11 +307,9 @@ def product_of_pair(log_weights: Tensor, pair: Tensor, counts: Tensor, vector: T
     """
     ratio = log_weights[..., :1] - log_weights[..., 1:]
     possible = pair > 0.5 * IMPOSSIBLE
-    most, fewest = (
-        torch.where(possible, counts, end).aminmax(dim=-1, keepdim=True)
-        for end in (-torch.inf, torch.inf)
-    )
-    deviation = counts - torch.where(ratio > 0, most.max, fewest.min)
+    most = torch.where(possible, counts, -torch.inf).aminmax(dim=-1, keepdim=True).max
+    fewest = torch.where(possible, counts, torch.inf).aminmax(dim=-1, keepdim=True).min
+    deviation = counts - torch.where(ratio > 0, most, fewest)
     probability = torch.where(possible, pair + deviation * ratio, IMPOSSIBLE).softmax(-1)
     mean = (probability * deviation).sum(-1, keepdim=True)
     variance = (probability * (deviation - mean).square()).sum(-1, keepdim=True)
@@ -317,7 +318,7 @@ def product_of_pair(log_weights: Tensor, pair: Tensor, counts: Tensor, vector: T
 
 
 class _SlopeOfMean(ClosedForm):
-    """Zeros with the derivatives of the mean of urns of two groups."""
+    """Zeros that have the derivatives of the mean of two groups."""
 
     @staticmethod
     def forward(log_weights: Tensor, pair: Tensor, counts: Tensor) -> Tensor:
@@ -335,11 +336,11 @@ class _SlopeOfMean(ClosedForm):
 
 @dataclass(frozen=True)
 class _Chain:
-    """The conditional laws over the same rising counts; `Chain` documents the rest.
+    """The conditional laws, all over the same rising counts; see `Chain`.
 
     Args:
-        urn: with its groups in the chain's order.
-        tables: of the exact conditional laws; None where all later groups count as one.
+        urn: the urns, with their groups in the chain's order.
+        tables: of the exact conditional laws; None if all later groups are merged into one.
         order: the permutation of the groups.
         batch: ``(num_samples, ...)``.
     """

@@ -1,1 +1,1 @@
-"""Triton kernels, and the rule for when they replace PyTorch operations."""
+"""Triton kernels, and the rule by which they replace PyTorch operations."""

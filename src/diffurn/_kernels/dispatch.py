@@ -1,7 +1,7 @@
 """Triton kernels in place of PyTorch operations, on CUDA devices.
 
-A function marked `primitive` may have a kernel. The kernel's module names the function that it
-replaces (`@replaces(log_tilt)`), so that both definitions are found from either side.
+A function marked `primitive` may have a kernel, which names the function that it replaces:
+`@replaces(log_tilt)`.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ _kernels: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
 
 
 def has_kernels(device: torch.device) -> bool:
-    """Whether our kernels run on the device."""
+    """Whether Triton kernels run on the device."""
     return HAS_TRITON and device.type == "cuda"
 
 
 def can_launch(operand: Tensor) -> bool:
-    """Whether a kernel may run on a tensor: compilers, transforms and forward mode cannot see it."""
+    """Whether a kernel may run on a tensor: not under torch.compile, transforms or forward mode."""
     if not has_kernels(operand.device) or operand.dtype != torch.float64:
         return False
     return not (torch.compiler.is_compiling() or is_transforming() or is_forward_mode())
 
 
 def primitive(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """A function of tensors that a kernel may replace, unless a derivative is asked for."""
+    """Marks a function of tensors that a kernel may replace, unless a derivative is needed."""
     if not HAS_TRITON:
         return function
 
@@ -54,7 +54,7 @@ def _asks(operands: tuple[Any, ...]) -> bool:
 
 
 def replaces(function: Callable[..., Tensor]) -> Callable[[F], F]:
-    """Registers a kernel, with the arguments of the primitive that it replaces."""
+    """Registers a kernel for a primitive, which has the same arguments."""
 
     def register(kernel: F) -> F:
         _kernels[function] = kernel
@@ -64,9 +64,9 @@ def replaces(function: Callable[..., Tensor]) -> Callable[[F], F]:
 
 
 def sampling_kernels(device: torch.device) -> Any:
-    """The module of kernels that draw, or None where there are none.
+    """The module of sampling kernels, or None if the device has no kernels.
 
-    They are custom operators of torch, so that compilers and graphs may call them.
+    They are custom operators of torch, so torch.compile and CUDA graphs can call them.
     """
     if not has_kernels(device):
         return None

@@ -1,12 +1,11 @@
-r"""Triton kernels for the law: the tilt of many urns in one launch, their masses and moments in
-another.
+r"""Triton kernels for Fisher's law: the tilts of many urns, masses and moments, in one launch each.
 
-Each says in registers what `tilt` and `quadrature` say in some hundred operations. Numbers are
-float64, results agree to rounding, groups are read tile by tile, so that the cost is linear in
-their number. They have no derivatives: `dispatch` decides when they run.
+They compute in registers what `tilt` and `nodes` compute in about a hundred operations. Numbers are
+float64, and results agree up to rounding. Groups are read tile by tile, so the cost is linear in
+their number. Kernels have no derivatives; `dispatch` decides when they run.
 """
 
-# Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
+# Type checkers cannot read Triton's language, and Triton may not be installed.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
 # mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped, operator"
 
@@ -29,15 +28,14 @@ from diffurn._kernels.shared import SERIES_FROM, deviance, log1p, probabilities,
 from diffurn._numerics import binomial
 from diffurn._numerics.batching import common_shape
 
-# Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest
-# urn, so one warp has to do.
+# The log-weights of one program for tilts, one per thread. A program is as slow as its slowest urn,
+# so it has one warp only.
 TILTED = 32
-# Groups that a program holds at a time: for tilts, and for a quadrature, where each meets all
-# nodes.
+# The most groups of a tile. In a quadrature a tile has an entry for each group and node.
 MOST_GROUPS = {"tilt": 1024, "quadrature": 64}
-# Entries of a quadrature's tile that a thread holds.
+# The entries of a quadrature's tile per thread.
 ENTRIES = 8
-# Binomial masses of a program, two for a thread.
+# The binomial masses of one program, two per thread.
 OF_BINOMIALS = {"BLOCK": 256, "num_warps": 4}
 
 PADDED_NODES = triton.next_power_of_2(NODES[1])
@@ -60,7 +58,7 @@ ATAN_TERMS = tl.constexpr(12)
 
 @triton.jit
 def _drawable(log_weights, group_sizes, first, exists, tile, groups, GROUPS: tl.constexpr):
-    """A tile of the groups of each urn; without balls those that are never drawn."""
+    """Log-weights and sizes of a tile of groups; groups that are never drawn get size zero."""
     j = tile * GROUPS + tl.arange(0, GROUPS)
     place, inside = first[:, None] + j[None, :], exists[:, None] & (j < groups)[None, :]
     weight = tl.load(log_weights + place, mask=inside, other=0.0)
@@ -82,8 +80,9 @@ def _guess(
     GROUPS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """As `tilt._Equation.guess`; the spread from the mean of squares, which is good enough for a
-    guess.
+    """The guess of `tilt._Equation.guess`.
+
+    The spread comes from the mean of squares, which is accurate enough for a guess.
     """
     centre, square = tl.zeros_like(total), tl.zeros_like(total)
     for tile in range(TILES):
@@ -111,8 +110,9 @@ def _log_tilt(
     GROUPS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """As `tilt.log_tilt`, but that groups of equal weight are one, and that the group of the anchor
-    is found without sorting.
+    """The same as `tilt.log_tilt`.
+
+    Groups of equal weight count as one, and the anchor is found without sorting.
     """
     nothing = tl.zeros_like(draws)
     total, lowest, highest = nothing, nothing + float("inf"), nothing - float("inf")
@@ -124,8 +124,8 @@ def _log_tilt(
     lowest, highest = tl.where(total > 0.0, lowest, 0.0), tl.where(total > 0.0, highest, 0.0)
     target = tl.maximum(tl.minimum(draws, total), 1.0) - 0.5
 
-    # The anchor is the largest weight such that balls at least as heavy reach the target; it stays
-    # between lowest and highest.
+    # The anchor is the largest weight for which the balls at least as heavy reach the target. It
+    # stays between lowest and highest.
     while tl.max((lowest < highest).to(tl.int32)) > 0:
         middle = 0.5 * lowest + 0.5 * highest
         middle = tl.where(middle > lowest, middle, highest)
@@ -156,7 +156,7 @@ def _log_tilt(
     )
     shift = tl.minimum(tl.maximum(shift, low), high)
 
-    # Newton steps; for rows that have not settled by then bisections, and Newton steps once more.
+    # Newton steps. Rows that have not settled by then get bisections and more Newton steps.
     pending, steps = exists, 0
     while (tl.max(pending.to(tl.int32)) > 0) & (steps < MOST_STEPS):
         bisecting = (steps >= FIRST_BISECTION) & (steps < LAST_STEPS)
@@ -216,13 +216,13 @@ def _tilt_kernel(
 
 
 # --------------------------------------------------------------------------------------------------
-# The quadrature: one urn a program, groups against nodes
+# The quadrature: one urn per program, tiles of groups × nodes
 # --------------------------------------------------------------------------------------------------
 
 
 @triton.jit
 def _groups(log_odds, group_sizes, tilt, j, groups):
-    """σ(x), σ(-x) and m of some groups; those that do not exist are empty."""
+    """σ(x), σ(-x) and m of the groups j, with m = 0 for groups that do not exist."""
     exists = j < groups
     x = tl.load(log_odds + j, mask=exists, other=0.0) + tilt
     p, q = probabilities(x)
@@ -231,8 +231,9 @@ def _groups(log_odds, group_sizes, tilt, j, groups):
 
 @triton.jit
 def _angle(p, sine, half_sine_squared, length):
-    """The angle of q + p e^{iθ} = 1 - 2p sin²(θ/2) + i p sin θ, of known length, for p ≤ ½: halved
-    three times, then by its series.
+    """The angle of q + p e^{iθ} = 1 - 2p sin²(θ/2) + i p sin θ for p ≤ ½, given its modulus.
+
+    The angle is halved three times, and then computed by the series of the arctangent.
     """
     t = p * sine / (1.0 - 2.0 * p * half_sine_squared + length)
     for _ in tl.static_range(2):
@@ -255,7 +256,7 @@ def _measure(
     TILES: tl.constexpr,
     T: tl.constexpr,
 ):
-    """ζ on the nodes, real and imaginary, sin θ and sin²(θ/2); P(S = n) and Σm."""
+    """ζ on the nodes, real and imaginary part, sin θ, sin²(θ/2), P(S = n) and Σm."""
     zero = tl.full((), 0.0, tl.float64)
     variance, exceptions, drawn_often, balls = zero, zero, zero, zero
     for tile in range(TILES):
@@ -293,7 +294,7 @@ def _measure(
 
 @triton.jit
 def _slopes(p, q, sine, half_sine_squared):
-    """δ_j on the nodes, as `Nodes._slopes` has it."""
+    """δ_j on the nodes, as in `Nodes._slopes`."""
     scale = 1.0 / (1.0 - (4.0 * p * q)[:, None] * half_sine_squared[None, :])
     return (2.0 * (p - q))[:, None] * half_sine_squared[None, :] * scale, sine[None, :] * scale
 
@@ -323,7 +324,7 @@ def _mean_kernel(
     log_odds, group_sizes, draws, values, groups,
     SHIFT: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """The mean, or what conditioning does to it."""
+    """The mean, or with SHIFT its change by conditioning."""
     row = tl.program_id(0).to(tl.int64)
     log_odds += row * groups
     group_sizes += row * groups
@@ -358,7 +359,7 @@ def _widest(log_odds, group_sizes, tilt, groups, GROUPS: tl.constexpr, TILES: tl
 
 @triton.jit
 def _fluctuations(log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared):
-    """x_j = m_j p_j q_j (δ_j - b_j) on the nodes, b_j being the average of δ_j under ζ."""
+    """x_j = m_j p_j q_j (δ_j - b_j) on the nodes, where b_j is the average of δ_j under ζ."""
     p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
     dr, di = _slopes(p, q, sine, half_sine_squared)
     b, variance = tl.sum(zr[None, :] * dr - zi[None, :] * di, 1)[:, None], (size * p * q)[:, None]
@@ -370,12 +371,11 @@ def _covariance_kernel(
     log_odds, group_sizes, draws, tilts, vectors, values, groups,
     VARIANCE: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """Σ_{j≠i} Cov_ij (u_j - u_i), where Cov_ij = Σ ζ x_i x_j.
+    """The product Σ_{j≠i} Cov_ij (u_j - u_i), where Cov_ij = Σ ζ x_i x_j.
 
-    The sum over all others is the sum over all but the widest group, less the own term, plus that
-    of the widest group: what is taken
-    away is then never larger than what remains. The variance has u = 1 in its own place and 0 in
-    all others, and the other sign.
+    The sum over all groups but i is the sum over all groups but the widest, minus the term of i,
+    plus the term of the widest group. So the subtracted term is never larger than the result. The
+    variance of group i is minus the product for u = 1 in place i and 0 elsewhere.
     """
     row = tl.program_id(0).to(tl.int64)
     log_odds += row * groups
@@ -435,7 +435,7 @@ def _covariance_kernel(
 
 
 # --------------------------------------------------------------------------------------------------
-# Binomial masses: one a thread
+# Binomial masses, elementwise
 # --------------------------------------------------------------------------------------------------
 
 
@@ -443,15 +443,17 @@ def _covariance_kernel(
 def _stirling_remainder(x):
     """log Γ(x+1) - x log x + x for real x ≥ 0, with the value 0 at 0.
 
-    Below 8 it is known from that of y = x + 8, since Γ(y+1) = (x+1) ⋯ (x+8) Γ(x+1), and has no
-    terms that are larger than itself.
+    For x < 8 it follows from the value at y = x + 8, since Γ(y+1) = (x+1) ⋯ (x+8) Γ(x+1). No term
+    is larger than the result.
     """
     small = x < SERIES_FROM
     y = tl.where(small, x + 8.0, x)
+    # The product of the first and the last factor is x (x + 9) + 8. The other pairs of factors
+    # differ from it by constants.
     product, square = (
         x * (x + 9.0),
         y * y,
-    )  # of the first and the last factor, but for 8; the others follow in pairs
+    )
     product = (product + 8.0) * (product + 14.0) * ((product + 18.0) * (product + 20.0))
     scale = tl.where(small, product * EXP_8 / (square * square * (square * square)), 1.0)
     value = (
@@ -464,7 +466,7 @@ def _stirling_remainder(x):
 
 @triton.jit
 def _binomial_kernel(counts, group_sizes, log_odds, values, number, BLOCK: tl.constexpr):
-    """As `binomial._log_pmf`."""
+    """The same as `binomial.log_pmf_value`."""
     i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
     exists = i < number
     x = tl.load(counts + i, mask=exists, other=0.0)
@@ -503,11 +505,13 @@ def _binomial_kernel(counts, group_sizes, log_odds, values, number, BLOCK: tl.co
 
 
 def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, list[Tensor]]:
-    """The common batch shape, and the operands as contiguous rows of it; the first has groups."""
+    """The common batch shape, and the operands expanded to it and contiguous.
+
+    The first operand has a last dimension of groups.
+    """
     shapes = operands[0].shape[:-1], operands[0].shape
-    if all(
-        x.shape == shapes[e] for x, e in zip(operands, events, strict=True)
-    ):  # as most are, and soon found out
+    # The common case, which is checked fast.
+    if all(x.shape == shapes[e] for x, e in zip(operands, events, strict=True)):
         return shapes[0], [x.contiguous() for x in operands]
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
@@ -563,7 +567,7 @@ def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
 
 
 def _launch(kernel: Any, values: Tensor, rows: int, *operands: Tensor, **constants: Any) -> Tensor:
-    """One program for every row of the operands, the first of which are the groups'."""
+    """The values after a launch with one program per row; the first operand has groups."""
     groups = operands[0].shape[-1]
     if rows:
         with torch.cuda.device_of(values):
@@ -623,7 +627,7 @@ def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 
 @replaces(binomial.log_pmf_value)
 def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
-    """The three of one shape."""
+    """The binomial log-masses of operands of one shape."""
     operands = [operand.contiguous() for operand in (x, size, log_odds)]
     values = torch.empty_like(operands[0])
     if values.numel():

@@ -1,8 +1,6 @@
-"""Triton kernels for small urns of two groups: a draw in one launch, the slope of the mean in
-another.
-"""
+"""Triton kernels for small urns of two groups: draws, and covariance products."""
 
-# Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
+# Type checkers cannot read Triton's language, and Triton may not be installed.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
 # mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped, operator"
 
@@ -22,7 +20,7 @@ from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.sampling import _philox, _uniform, new_seed
 from diffurn._numerics.batching import common_shape
 
-# Entries of tables that a program holds, four for a thread.
+# The table entries of one program, four per thread.
 ENTRIES = 128
 
 NOT_POSSIBLE = tl.constexpr(IMPOSSIBLE)
@@ -30,8 +28,9 @@ NOT_POSSIBLE = tl.constexpr(IMPOSSIBLE)
 
 @triton.jit
 def _law(log_weights, pair, counts, urn, exists, width, stride, W: tl.constexpr):
-    """The probabilities of the first group's counts, these counts, and the sure one among them, if
-    there is one.
+    """The probabilities of the first group's counts, the counts, and their centre.
+
+    The centre is the count that is certain if one weight dominates.
     """
     column = tl.arange(0, W)
     count = tl.load(counts + column, mask=column < width, other=0.0)[None, :]
@@ -69,7 +68,7 @@ def _draw_kernel(
     ROWS: tl.constexpr,
     W: tl.constexpr,
 ):
-    """By inversion; never a count without probability, whatever rounding does to the sum."""
+    """Draws by inversion, never of a count of probability zero, despite rounding."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     exists, urn = row < rows, row % urns
     probability, count, _ = _law(log_weights, pair, counts, urn, exists, width, stride, W)
@@ -83,7 +82,7 @@ def _draw_kernel(
     )
     own = tl.sum(tl.where(column == tl.minimum(first, last)[:, None], count, 0.0), 1)
     total = tl.sum(probability, 1)
-    own = tl.where(total == total, own, total)  # NaN for weights that are none
+    own = tl.where(total == total, own, total)  # NaN for weights of NaN
     tl.store(drawn + 2 * row, own, mask=exists)
     tl.store(
         drawn + 2 * row + 1,
@@ -136,8 +135,9 @@ def _launch(kernel: Any, rows: int, width: int, *arguments: Any) -> None:
 
 
 def sample(log_weights: Tensor, pair: Tensor, counts: Tensor, draws: Tensor, number: int) -> Tensor:
-    """`number` draws of each urn, ``(number, ..., 2)``; see `pair.covariance_product` for the first
-    three.
+    """`number` draws of each urn, ``(number, ..., 2)``.
+
+    See `product_of_pair` for the first three arguments.
     """
     batch, width = log_weights.shape[:-1], pair.shape[-1]
     pair, draws = pair.expand(*batch, width).reshape(-1, width), draws.expand(batch).reshape(-1)

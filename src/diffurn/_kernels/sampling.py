@@ -1,11 +1,11 @@
-r"""Triton kernels that draw: no intermediate tensors, no host synchronisation.
+r"""Triton kernels that draw, without intermediate tensors or CPU-GPU synchronisation.
 
-Random numbers are Philox's: keyed by a seed that torch's generator of the device draws on the
-device (so `torch.manual_seed` and CUDA graphs work as for torch's own draws), counted by draw,
-group and try. A draw takes 63 bits from a table, 53 where arithmetic follows.
+Random numbers come from Philox. Its key is a seed that torch's generator draws on the device, so
+`torch.manual_seed` and CUDA graphs work as for torch's own draws. Its counter is made of draw,
+group and try. Look-ups in tables use 63 random bits, uniform numbers have 53.
 """
 
-# Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
+# Type checkers cannot read Triton's language, and Triton may not be installed.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
 # mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped, operator"
 
@@ -25,41 +25,40 @@ from torch.nn.functional import pad
 from diffurn._fisher.sampling.tree import Outcomes, Tree
 from diffurn._kernels.shared import SERIES_FROM, deviance, log1p, stirling_series
 
-# Draws that a program takes from tables, measured to be the fastest on one H200; of outcomes it
-# takes twice as many, since each random word is used.
+# The draws of one program from tables, the fastest that were measured on an H200. From a table of
+# outcomes a program takes twice as many, since it uses all four random words.
 OF_OUTCOMES = {"BLOCK": 1024, "num_warps": 4}
 OF_CHAINS = {"BLOCK": 512, "num_warps": 8}
-# Proposed counts of a program, one for a thread. A program is as slow as its slowest row, so it has
-# one warp unless an urn needs more.
+# The proposed counts of one program, one per thread. A program is as slow as its slowest row, so it
+# has one warp unless an urn needs more.
 PROPOSED = 32
-# Groups that one program can hold in registers; if there are more, it goes through them tile by
-# tile.
+# The most groups that a program holds in registers. It goes through more groups tile by tile.
 MOST_GROUPS = 1024
 OF_LONG_ROWS = {"GROUPS": 1024, "ROWS": 1, "num_warps": 16}
-# Acceptance is above 1/√c: a possible urn of up to ten thousand groups never comes near this many
-# rounds.
+# A proposal is accepted with a probability of at least 1/√c. So a possible urn of up to ten
+# thousand groups never needs nearly this many rounds.
 MOST_ROUNDS = 10_000
 
-# Below this mean a binomial count is found by walking up its distribution, where the walk ends at
+# A binomial count of a smaller mean is found by inversion from 0 upwards, which ends at
 # LONGEST_WALK (P < 1e-29).
 WALK_BELOW = tl.constexpr(10.0)
 LONGEST_WALK = tl.constexpr(64.0)
-TABULATED = tl.constexpr(
-    int(SERIES_FROM.value)
-)  # log Γ(k+1) - k log k + k comes from a table for k below, from the series above
+# log Γ(k+1) - k log k + k comes from a table for smaller k, and from the series for others.
+TABULATED = tl.constexpr(int(SERIES_FROM.value))
 WORD = tl.constexpr(0xFFFFFFFF)
 LOG_2PI = tl.constexpr(math.log(2 * math.pi))
 
 
 def new_seed(device: torch.device) -> Tensor:
-    """Drawn, and left, on the device."""
+    """A random seed, drawn on the device, without CPU-GPU synchronisation."""
     return torch.randint(2**63 - 1, (1,), device=device)
 
 
 @triton.jit
 def _philox(seed, index, second, third):
-    """Philox4x32-10 (Salmon et al., 2011): four random words for each entry of an int64 index,
-    within the second and the third counter.
+    """Four random words for each entry, by Philox4x32-10 (Salmon et al., 2011).
+
+    The counter consists of an int64 index and of two more words, `second` and `third`.
     """
     key, other_key = (seed & WORD).to(tl.uint32), ((seed >> 32) & WORD).to(tl.uint32)
     a, b, c, d = (
@@ -78,7 +77,7 @@ def _philox(seed, index, second, third):
 
 @triton.jit
 def _choice(high, low, row, limits, places, shift):
-    """`Alias.pick`, with 63 bits from two words."""
+    """The same as `Alias.pick`, with 63 bits from two random words."""
     bits = (((high.to(tl.uint64) << 32) | low.to(tl.uint64)) >> 1).to(tl.int64)
     place = row * places + (bits >> shift)
     return 2 * place + (bits >= tl.load(limits + place)).to(tl.int64)
@@ -155,7 +154,7 @@ def _chain_kernel(
 
 @dataclass(frozen=True)
 class OutcomesOnDevice:
-    """`Outcomes`, their counts padded to a power of two."""
+    """`Outcomes` on a device, with the number of groups padded to a power of two."""
 
     limits: Tensor
     counts: Tensor
@@ -170,9 +169,7 @@ class OutcomesOnDevice:
         return cls(lookup.limits.to(device), padded.to(device), groups, lookup.places, lookup.shift)
 
     def fill(self, counts: Tensor) -> None:
-        """Puts an independent draw into every row of counts ``(number, c)``, whose groups lie side
-        by side.
-        """
+        """Puts independent draws into the rows of counts ``(number, c)``, of stride 1 in groups."""
         number, block = len(counts), OF_OUTCOMES["BLOCK"]
         with torch.cuda.device_of(counts):
             _outcomes_kernel[(triton.cdiv(number, 2 * block),)](
@@ -183,8 +180,9 @@ class OutcomesOnDevice:
 
 @dataclass(frozen=True)
 class ChainOnDevice:
-    """A `Tree` that is a chain, its tables laid end to end: ``splits`` are lowest total, places,
-    shift and offset of each.
+    """A `Tree` that is a chain, on a device, with its tables concatenated.
+
+    A row of ``splits`` holds the lowest total, places, shift and offset of a table.
     """
 
     limits: Tensor
@@ -212,9 +210,7 @@ class ChainOnDevice:
         return cls(*(table.to(device) for table in tables), chain.draws, chain.groups)
 
     def fill(self, counts: Tensor) -> None:
-        """Puts an independent draw into every row of counts ``(number, c)``, whose groups lie side
-        by side.
-        """
+        """Puts independent draws into the rows of counts ``(number, c)``, of stride 1 in groups."""
         number = len(counts)
         with torch.cuda.device_of(counts):
             _chain_kernel[(triton.cdiv(number, OF_CHAINS["BLOCK"]),)](
@@ -224,13 +220,13 @@ class ChainOnDevice:
 
 
 # --------------------------------------------------------------------------------------------------
-# One draw of each of many urns: `rejection`, with a loop of its own in every program
+# One draw of each of many urns: rejection sampling, with a loop in every program
 # --------------------------------------------------------------------------------------------------
 
 
 @triton.jit
 def _uniform(high, low):
-    """53 random bits, in [0, 1)."""
+    """A uniform number in [0, 1) of 53 random bits."""
     return ((high >> 5).to(tl.float64) * 67108864.0 + (low >> 6).to(tl.float64)) * (
         1.0 / 9007199254740992.0
     )
@@ -238,7 +234,7 @@ def _uniform(high, low):
 
 @triton.jit
 def _stirling_remainder(k, log_k, table):
-    """log Γ(k+1) - k log k + k; log k is 0 for k = 0. NaN must not become an address."""
+    """log Γ(k+1) - k log k + k, given log k, or 0 for k = 0; NaN never becomes an address."""
     tabulated = tl.load(
         table + tl.where(k >= 0.0, tl.minimum(k, TABULATED - 1.0), 0.0).to(tl.int32)
     )
@@ -247,10 +243,9 @@ def _stirling_remainder(k, log_k, table):
 
 @triton.jit
 def _log_pmf(k, size, expected, log_expected, log_expected_failures, table):
-    """log of a binomial mass at 0 ≤ k ≤ m, the expected count being at most m/2, up to what depends
-    on m alone; -inf outside.
+    """log of a binomial mass, up to a constant that depends on m; -inf unless 0 ≤ k ≤ m.
 
-    As `binomial_log_pmf`.
+    The expected count is at most m/2. The formula is that of `binomial.log_pmf_value`.
     """
     outside = (k < 0.0) | (k > size)
     k = tl.where(outside, 0.0, k)
@@ -267,7 +262,7 @@ def _log_pmf(k, size, expected, log_expected, log_expected_failures, table):
 
 @triton.jit
 def _walked(u, size, odds, log_q, walks):
-    """Inversion from 0 upwards, where `walks`."""
+    """Binomial counts by inversion from 0 upwards; 0 for entries that do not walk."""
     k = tl.zeros_like(u)
     mass = tl.where(walks, tl.exp(size * log_q), 1.0)
     walking = u >= mass
@@ -281,8 +276,9 @@ def _walked(u, size, odds, log_q, walks):
 
 @triton.jit
 def _hat(size, p):
-    """The constants of Hörmann's transformed rejection, *The generation of binomial random
-    variates* (1993), for a mean of 10 or more.
+    """The constants of Hörmann's transformed rejection, for a mean of 10 or more.
+
+    Reference: W. Hörmann, *The generation of binomial random variates* (1993).
     """
     deviation = tl.sqrt(tl.maximum(size * p * (1.0 - p), 1.0))
     b = 1.15 + 2.53 * deviation
@@ -292,10 +288,10 @@ def _hat(size, p):
 
 @triton.jit
 def _rarer(logit, size):
-    """Of the rarer of drawn and not drawn, whose odds keep their accuracy when the other is all but
-    sure.
+    """Odds, log(1 - p) and the log of both expected counts, for the rarer outcome of a ball.
 
-    Its odds, the logarithm of 1 - p, and those of the expected numbers of it and of the other.
+    The outcomes are drawn and not drawn. The odds of the rarer one are accurate even if the other
+    is almost certain. The expected counts are those of the rarer outcome and of the other.
     """
     odds = tl.exp(-tl.abs(logit))
     log_q = -log1p(odds)
@@ -305,21 +301,21 @@ def _rarer(logit, size):
 
 @triton.jit
 def _spread(logit, size):
-    """m p (1 - p)."""
+    """The variance m p (1 - p)."""
     odds = tl.exp(-tl.abs(logit))
     return size * odds / ((1.0 + odds) * (1.0 + odds))
 
 
 @triton.jit
 def _log_peak(size, odds, log_expected, log_failures, table):
-    """`_log_pmf` of the mode."""
+    """The value of `_log_pmf` at the mode."""
     p = odds / (1.0 + odds)
     return _log_pmf(tl.floor((size + 1.0) * p), size, size * p, log_expected, log_failures, table)
 
 
 @triton.jit
 def _chance(left, size, logit, odds, log_expected, log_failures, log_peak, table):
-    """That the widest group takes what is left: its mass relative to the largest."""
+    """The acceptance probability: the widest group's mass at `left` relative to its largest."""
     rarer_left = tl.where(logit > 0.0, size - left, left)
     return tl.exp(
         _log_pmf(rarer_left, size, size * (odds / (1.0 + odds)), log_expected, log_failures, table)
@@ -329,9 +325,7 @@ def _chance(left, size, logit, odds, log_expected, log_failures, log_peak, table
 
 @triton.jit
 def _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_failures, table):
-    """A Binomial(m, odds / (1 + odds)) count of each entry, odds ≤ 1, and the number of calls for
-    random words so far.
-    """
+    """Binomial(m, odds / (1 + odds)) counts for odds ≤ 1, and the calls of Philox so far."""
     p = odds / (1.0 + odds)
     expected = size * p
     many = expected >= WALK_BELOW
@@ -361,8 +355,10 @@ def _each_kernel(
     seed, log_odds, group_sizes, draws, table, counts, rows, urns, groups, rounds,
     GROUPS: tl.constexpr, TRIES: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """Every row is tried TRIES times at once; of those that are accepted the first is taken. A row
-    that never is becomes NaN.
+    """One exact draw for each row, for urns of up to MOST_GROUPS groups.
+
+    A round makes TRIES proposals for every row, and takes the first that is accepted. A row for
+    which none is accepted in any round becomes NaN.
     """
     trial, j = tl.arange(0, ROWS * TRIES) % TRIES, tl.arange(0, GROUPS)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS * TRIES) // TRIES
@@ -384,8 +380,8 @@ def _each_kernel(
     cell = trial[:, None] * GROUPS + j[None, :]
     index = row[:, None] + cell * 0
 
-    # Calls for random words are counted on; those that decide have a cell of their own. Draws of
-    # NaN are not waited for.
+    # Proposals count their calls of Philox over all rounds. Decisions have cells of their own. Rows
+    # whose draws are NaN are given up at once.
     calls, tried, given_up = 0, 0, waiting & (total != total)
     waiting = waiting & ~given_up
     while (tl.max(waiting.to(tl.int32)) > 0) & (tried < rounds):
@@ -428,8 +424,9 @@ def _each_kernel(
 
 @triton.jit
 def _tile_of(log_odds, group_sizes, first, start, waiting, groups, GROUPS: tl.constexpr):
-    """The groups from `start` on of some rows, whose first lie at `first`: which they are, which
-    exist, log-odds and sizes.
+    """A tile of groups from `start` on: indices, whether they exist, log-odds and sizes.
+
+    `first` is the address of each row's first group.
     """
     j = start + tl.arange(0, GROUPS)[None, :]
     place, exists = first[:, None] + j, waiting[:, None] & (j < groups)
@@ -446,8 +443,9 @@ def _long_kernel(
     seed, log_odds, group_sizes, draws, table, counts, rows, urns, groups, rounds,
     GROUPS: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
-    """As `_each_kernel`, the groups in tiles. A proposal lies where the draw is to be, until the
-    next one overwrites it.
+    """One exact draw for each row, as in `_each_kernel`, with the groups in tiles.
+
+    Proposals are written to the place of the draw, and overwritten by the next one.
     """
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     key, urn, waiting = tl.load(seed), row % urns, row < rows
@@ -468,8 +466,8 @@ def _long_kernel(
     last_odds, _log_q, last_log_expected, last_log_failures = _rarer(last_logit, last_size)
     log_peak = _log_peak(last_size, last_odds, last_log_expected, last_log_failures, table)
 
-    # All tiles of a round count their calls from the same number on, since each has cells of its
-    # own. Draws of NaN are not waited for.
+    # All tiles of a round count their calls of Philox from the same number on, since each has cells
+    # of its own. Rows whose draws are NaN are given up at once.
     calls, tried, given_up = 0, 0, waiting & (total != total)
     waiting = waiting & ~given_up
     decisive = row * 0 + tl.cdiv(groups, GROUPS) * GROUPS
@@ -523,7 +521,7 @@ def _long_kernel(
 
     waiting = waiting | given_up
     if tl.max(waiting.to(tl.int32)) > 0:
-        tl.debug_barrier()  # other threads may still write the last proposal
+        tl.debug_barrier()  # other threads may still be writing the last proposal
         nothing = (tl.zeros((ROWS, GROUPS), tl.float64) + float("nan")).to(counts.dtype.element_ty)
         start = 0
         while start < groups:
@@ -536,8 +534,9 @@ def _long_kernel(
 
 @cache
 def _tile(groups: int, proposed: int) -> dict[str, int]:
-    """How proposals are laid out: acceptance falls like 1/√c, so that about √c tries find a
-    draw.
+    """The layout of the proposals of `_each_kernel`.
+
+    The acceptance probability falls like 1/√c, so a draw takes about √c tries.
     """
     padded = triton.next_power_of_2(groups)
     tries = max(
@@ -553,13 +552,13 @@ def _tile(groups: int, proposed: int) -> dict[str, int]:
 
 
 def _rounds(groups: int) -> int:
-    """A hundred times as many as a draw takes on average, or more."""
+    """The most rounds of a draw, at least a hundred times as many as it takes on average."""
     return MOST_ROUNDS * -(-math.isqrt(groups) // 100)
 
 
 @cache
 def _remainders(device: torch.device) -> Tensor:
-    """log Γ(k+1) - k log k + k for the first k."""
+    """log Γ(k+1) - k log k + k for k < TABULATED."""
     values = [
         math.lgamma(k + 1) - (k * math.log(k) if k else 0.0) + k for k in range(TABULATED.value)
     ]
@@ -606,8 +605,9 @@ def _new_counts(
 def draw_each(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype
 ) -> Tensor:
-    """`number` exact draws for each row of tilted log-odds ``(B, c)``, shape ``(number, B, c)``;
-    NaN if an urn has none.
+    """`number` exact draws for each row of tilted log-odds ``(B, c)``: ``(number, B, c)``.
+
+    Draws of an impossible urn are NaN.
     """
     operands = (operand.contiguous() for operand in (log_odds, group_sizes, draws))
     counts: Tensor = _draw_each(*operands, new_seed(log_odds.device), number, dtype)

@@ -1,8 +1,6 @@
-"""What several Triton kernels compute alike, in float64; `binomial` says the same in operations of
-PyTorch.
-"""
+"""Functions of several Triton kernels, in float64; `_numerics.binomial` has them in PyTorch."""
 
-# Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
+# Type checkers cannot read Triton's language, and Triton may not be installed.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
 # mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped, operator"
 
@@ -11,12 +9,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-SERIES_FROM = tl.constexpr(8.0)  # where `stirling_series` is good to rounding
+SERIES_FROM = tl.constexpr(8.0)  # from here on the error of `stirling_series` is rounding
 
 
 @triton.jit
 def log1p(x):
-    """For x > -1: the error of 1 + x cancels."""
+    """log(1 + x) for x > -1; the rounding error of 1 + x cancels."""
     y = 1.0 + x
     return tl.where(y == 1.0, x, tl.log(y) * (x / tl.where(y == 1.0, 1.0, y - 1.0)))
 
@@ -47,7 +45,7 @@ def stirling_series(x):
 
 @triton.jit
 def deviance(x, log_x, expected, log_expected, difference):
-    """x log(x / M) + M - x, as `binomial.deviance`."""
+    """x log(x / M) + M - x, as in `binomial.deviance`."""
     v = difference / tl.maximum(x + expected, 1e-300)
     s = v * v
     series = 1.0 / 17.0

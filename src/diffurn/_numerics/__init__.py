@@ -1,1 +1,1 @@
-"""Numerical tools that know nothing of urns."""
+"""Numerical tools that do not depend on urns."""

@@ -1,4 +1,4 @@
-"""Derivatives: whether they are asked for, and functions that have them in closed form."""
+"""Autograd: whether a derivative is needed, and functions with derivatives in closed form."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from torch.autograd import forward_ad
 
 
 def is_transforming() -> bool:
-    """Whether a transform such as `torch.func.vmap` or `torch.func.grad` is under way."""
+    """Whether a transform such as `torch.func.vmap` or `torch.func.grad` is active."""
     return torch._C._functorch.peek_interpreter_stack() is not None
 
 
 def is_forward_mode() -> bool:
-    """Whether tensors may carry tangents."""
+    """Whether forward-mode differentiation is active, so that tensors may carry tangents."""
     return forward_ad._current_level >= 0
 
 
 def asks_for_derivative(x: Tensor) -> bool:
-    """Whether results will be differentiated in a tensor, in reverse or in forward mode."""
+    """Whether a result may be differentiated in `x`, in reverse or in forward mode."""
     return (x.requires_grad and torch.is_grad_enabled()) or is_forward_mode()
 
 
@@ -31,7 +31,8 @@ class ClosedForm(torch.autograd.Function):
     """A function with its own formulas for derivatives, which are differentiable in turn.
 
     A subclass defines `forward(*operands)`, `backward(ctx, grad)` and, for forward mode,
-    `tangent(ctx, *tangents)`. Operands are saved; those that are not tensors are `ctx.constants`.
+    `tangent(ctx, *tangents)`. Tensors among the operands are `ctx.saved_tensors`, all others are
+    `ctx.constants`.
     """
 
     generate_vmap_rule = True
@@ -49,7 +50,7 @@ class ClosedForm(torch.autograd.Function):
 
     @classmethod
     def of(cls, *operands: Any) -> Tensor:
-        if torch.compiler.is_compiling():  # torch.compile does not trace a forward mode
+        if torch.compiler.is_compiling():  # torch.compile cannot trace forward mode
             return cast(Tensor, cls.apply(*operands))
         if is_transforming() or is_forward_mode() or _requires_grad(operands):
             return cast(Tensor, _with_forward_mode(cls).apply(*operands))
@@ -71,14 +72,14 @@ def _with_forward_mode(function: type[ClosedForm]) -> type[ClosedForm]:
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
-    # torch asks for the signature in every call, and finding it out is slow.
+    # torch inspects the signature in every call. Storing it makes that fast.
     function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     methods = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(function.tangent)}
     return type(function.__name__, (function,), methods)
 
 
 def _keep_constants(ctx: Any, inputs: tuple[Any, ...]) -> list[Tensor]:
-    """Keeps operands that are not tensors, and returns the tensors."""
+    """Stores the operands that are not tensors in `ctx.constants`, and returns the tensors."""
     ctx.constants = [operand for operand in inputs if not isinstance(operand, Tensor)]
     return [operand for operand in inputs if isinstance(operand, Tensor)]
 
@@ -118,8 +119,9 @@ def straight_through(value: Tensor, slope: Tensor) -> Tensor:
 def pulled_back(
     function: Callable[[Tensor], tuple[Tensor, Any]], x: Tensor, grad: Tensor
 ) -> tuple[Tensor, Any]:
-    """grad · ∂value/∂x of a function, evaluated anew, and what it returns beside its value;
-    differentiable, if derivatives are recorded.
+    """The product grad · ∂value/∂x for a function that returns (value, extra), and `extra`.
+
+    The function is evaluated again. The product is differentiable if gradients are enabled.
     """
     again = torch.is_grad_enabled()
     with torch.enable_grad():

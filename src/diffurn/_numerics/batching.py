@@ -1,4 +1,4 @@
-"""Shapes of batches, and long batches in pieces that fit the cache or the memory."""
+"""Batch shapes, and the evaluation of long batches in chunks that fit the cache or memory."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor
 
 
 def common_shape(shapes: Iterable[Sequence[int]]) -> torch.Size:
-    """As ``torch.broadcast_shapes``, which costs a small operation; this mostly costs nothing.
+    """The shape to which all broadcast: a faster ``torch.broadcast_shapes`` for simple cases.
 
     Example:
         >>> common_shape([(3,), (5, 3), (5, 1)])
@@ -30,14 +30,17 @@ def _fits(shape: Sequence[int], frame: Sequence[int]) -> bool:
 
 
 def elements_per_chunk(device: torch.device) -> int:
-    """2^17 float64 fill a megabyte, a CPU core's share of the cache; GPUs have more memory."""
+    """The most elements of an intermediate tensor of one chunk.
+
+    On a CPU, 2^17 float64 numbers fill a megabyte, a core's share of the cache.
+    """
     return 1 << 17 if device.type == "cpu" else 1 << 25
 
 
 def in_chunks(
     function: Callable[..., Tensor], *operands: Tensor, events: tuple[int, ...], work: int
 ) -> Tensor:
-    """function(*operands), evaluated piece by piece along the flattened batch.
+    """function(*operands), evaluated chunk by chunk along the flattened batch.
 
     Args:
         function: maps operands of shape ``(B, *event)`` to a result ``(B, ...)``, row by row.

@@ -1,8 +1,8 @@
 """The binomial law in forms that stay accurate for populations of billions.
 
-`lgamma` differences lose everything there: log C(10⁹, x) is about 10⁹, so its rounding alone is
-10⁻⁷. Loader's saddle-point form (C. Loader, *Fast and Accurate Computation of Binomial
-Probabilities*, 2000) has no large terms.
+Differences of `lgamma` lose many digits there: log C(10⁹, x) is about 10⁹, so its rounding error
+alone is 10⁻⁷. Loader's saddle-point form has no large terms (C. Loader, *Fast and Accurate
+Computation of Binomial Probabilities*, 2000).
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ def stirling_remainder(x: Tensor) -> Tensor:
     return torch.where(x < _STIRLING_FROM, by_lgamma, by_series)
 
 
-# Σ_j v^(2j) / (2j+1), j ≥ 1, good to rounding for |v| ≤ 0.1
+# The coefficients of Σ_{j≥1} v^(2j-2) / (2j+1), enough for float64 if |v| ≤ 0.1.
 _ATANH = tuple(1 / (2 * j + 1) for j in range(1, 9))
 
 
 def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tensor) -> Tensor:
-    """x log(x / M) + M - x ≥ 0 for a count x and its expectation M (Loader's ``bd0``), without
-    cancellation near x = M.
+    """x log(x / M) + M - x ≥ 0 for a count x of expectation M, Loader's ``bd0``.
 
-    The caller may know `difference`, x - M, better than a subtraction does; `log_expected` is used
-    far from M, where M itself may have underflowed.
+    There is no cancellation near x = M. The caller passes `difference`, x - M, which it may know
+    more accurately than a subtraction gives it. Far from x = M, where M may have underflowed,
+    `log_expected` is used.
     """
     v = difference / (x + expected).clamp(min=torch.finfo(x.dtype).tiny)
     near = difference * v + 2 * x * v**3 * _horner(_ATANH, v * v)
@@ -57,17 +57,17 @@ def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tens
 
 
 def binomial_variance(size: Tensor, log_odds: Tensor) -> Tensor:
-    """m p (1 - p) with p = σ(log_odds), relatively accurate also where p is all but one."""
+    """m p (1 - p) with p = σ(log_odds), relatively accurate even if p is almost one."""
     return size * torch.sigmoid(log_odds) * torch.sigmoid(-log_odds)
 
 
 def typical_log_odds(count: Tensor, size: Tensor) -> Tensor:
-    """Log-odds under which a count is typical; finite where it is none or all."""
+    """Log-odds under which a count is typical; finite also for the counts 0 and m."""
     return torch.log((count + 0.5) / (size - count + 0.5))
 
 
 def _log_sigmoid(x: Tensor) -> Tensor:
-    """log σ(x); torch's own starts threads for the smallest tensor."""
+    """log σ(x); torch's `logsigmoid` starts threads even for the smallest tensor."""
     return -softplus(-x, threshold=50)
 
 
@@ -75,12 +75,12 @@ def _log_sigmoid(x: Tensor) -> Tensor:
 def log_pmf_value(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     """`binomial_log_pmf` of tensors of one shape, without a derivative."""
     log_size = torch.log(size.clamp(min=1))
-    outside = (x < 0) | (x > size)  # False for NaN, which is to stay NaN
+    outside = (x < 0) | (x > size)  # False for NaN, which stays NaN
     x = torch.where(outside, 0.0, x)
     failures = size - x
     expected, expected_failures = size * torch.sigmoid(log_odds), size * torch.sigmoid(-log_odds)
-    # x - mp by the smaller of the two counts, which is sharper. For odds near one both are large,
-    # and p - ½ = ½ tanh(log_odds / 2) is sharper still.
+    # x - mp comes from the smaller of the expected counts, which has the smaller rounding error.
+    # For odds near one both are large, and p - ½ = ½ tanh(log_odds / 2) is more accurate.
     difference = torch.where(log_odds < 0, x - expected, expected_failures - failures)
     half = 0.5 * size
     near_half = (x - half) - half * torch.tanh(0.5 * log_odds)
@@ -122,10 +122,10 @@ class _BinomialLogPmf(ClosedForm):
 
 
 def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
-    r"""log of :math:`\binom{m}{x} p^x (1-p)^{m-x}` with p = σ(log_odds), for real 0 ≤ x ≤ m by the
-    gamma function; -inf outside.
+    r"""log of :math:`\binom{m}{x} p^x (1-p)^{m-x}` with p = σ(log_odds); -inf unless 0 ≤ x ≤ m.
 
-    Differentiable, to any order, in x and in the log-odds.
+    The gamma function continues it to real x. It is differentiable in x and in the log-odds, to
+    any order.
 
     Example:
         >>> x, size, log_odds = (torch.tensor(v, dtype=torch.float64) for v in (5.0e8, 1.0e9, 0.0))
@@ -140,9 +140,9 @@ class _BernoulliKL(ClosedForm):
     def forward(log_odds: Tensor, other: Tensor) -> Tensor:
         p, other_p, q, other_q = (torch.sigmoid(x) for x in (log_odds, other, -log_odds, -other))
         difference = torch.where(log_odds < 0, p - other_p, other_q - q)
-        return deviance(p, other_p, _log_sigmoid(other), difference) + deviance(
-            q, other_q, _log_sigmoid(-other), -difference
-        )
+        of_success = deviance(p, other_p, _log_sigmoid(other), difference)
+        of_failure = deviance(q, other_q, _log_sigmoid(-other), -difference)
+        return of_success + of_failure
 
     @staticmethod
     def _slopes(log_odds: Tensor, other: Tensor) -> tuple[Tensor, Tensor]:
@@ -161,7 +161,5 @@ class _BernoulliKL(ClosedForm):
 
 
 def bernoulli_kl(log_odds: Tensor, other: Tensor) -> Tensor:
-    """KL(Bernoulli(σ(log_odds)) ‖ Bernoulli(σ(other))), accurate also where the two almost
-    agree.
-    """
+    """KL(Bernoulli(σ(log_odds)) ‖ Bernoulli(σ(other))), accurate also for almost equal odds."""
     return _BernoulliKL.of(*torch.broadcast_tensors(log_odds, other))

@@ -9,8 +9,9 @@ from torch import Tensor
 
 
 def enumerate_counts(group_sizes: Sequence[int], draws: int, limit: int) -> Tensor | None:
-    """Every outcome in lexicographic order, an int64 tensor ``(outcomes, c)``; None if there are
-    more than `limit`.
+    """All outcomes in lexicographic order, ``(outcomes, c)`` in int64.
+
+    The result is None if there are more than `limit` outcomes.
 
     Example:
         >>> enumerate_counts([2, 1, 1], draws=2, limit=100).tolist()
@@ -21,9 +22,8 @@ def enumerate_counts(group_sizes: Sequence[int], draws: int, limit: int) -> Tens
     for i, size in enumerate(group_sizes):
         lowest = (left - sum(group_sizes[i + 1 :])).clamp(min=0)
         choices = left.clamp(max=size) - lowest + 1
-        if (
-            choices.sum() > limit
-        ):  # every prefix can be completed, so there are at least as many outcomes
+        # Every prefix can be completed, so there are at least as many outcomes as prefixes.
+        if choices.sum() > limit:
             return None
         parent = torch.repeat_interleave(torch.arange(len(left)), choices)
         first_of_parent = (choices.cumsum(0) - choices)[parent]

@@ -7,9 +7,9 @@ from torch import Tensor
 
 
 def chosen_column(cumulative: Tensor, num_samples: int | None = None) -> Tensor:
-    """The column in which a uniform number falls, for each row; never one without probability."""
+    """A random column for each row of cumulative masses; never one of probability zero."""
     total = cumulative[..., -1]
     shape = total.shape if num_samples is None else (num_samples, *total.shape)
     uniform = torch.rand(shape, dtype=total.dtype, device=total.device)
-    # 1 - u lies in (0, 1]: the first column to reach it has visibly added to the sum.
+    # 1 - u lies in (0, 1], so the first column whose sum reaches (1 - u) · total has a mass > 0.
     return (cumulative < torch.addcmul(total, uniform, total, value=-1).unsqueeze(-1)).sum(-1)

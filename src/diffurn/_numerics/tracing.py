@@ -1,4 +1,4 @@
-"""Whether tensors have values that can be read: the state of compilers, transforms and graphs."""
+"""Whether tensors can be read: the state of compilers, transforms and CUDA graphs."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _transform = torch._C._functorch.peek_interpreter_stack
 
 
 def is_vmapping() -> bool:
-    """Whether `torch.func.vmap` is under way, also inside of `torch.func.jacfwd` and the like."""
+    """Whether `torch.func.vmap` is active, also inside of `torch.func.jacfwd` and the like."""
     if torch.compiler.is_compiling():
         return False
     functorch = torch._C._functorch
@@ -23,12 +23,12 @@ def is_vmapping() -> bool:
 
 
 def is_capturing() -> bool:
-    """Whether a CUDA graph is being captured, during which nothing may synchronise."""
+    """Whether a CUDA graph is being captured, which forbids CPU-GPU synchronisation."""
     return torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def can_check() -> bool:
-    """Whether tensors have values: not while compiling, transforming or capturing a graph."""
+    """Whether tensors have values: not while compiling, transforming or capturing a CUDA graph."""
     if torch.compiler.is_compiling() or _transform() is not None:
         return False
     return not (torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing())
@@ -44,7 +44,7 @@ def can_read(value: Any) -> bool:
 
 
 def reading_numbers(draw: Callable[..., T], *arguments: Any) -> T:
-    """``draw(*arguments)`` of a sampler that reads values; under vmap an error says what to do."""
+    """``draw(*arguments)`` of a sampler that reads values, with a clear error under vmap."""
     if torch.compiler.is_compiling() or _transform() is None:
         return draw(*arguments)
     try:
@@ -53,7 +53,7 @@ def reading_numbers(draw: Callable[..., T], *arguments: Any) -> T:
         if not is_vmapping():
             raise
     raise NotImplementedError(
-        "draws of urns this large, so many draws, or draws of urns whose sizes are tensors cannot "
-        "be vmapped (jacfwd vmaps as well); make one urn with a batch of weights and draw from it "
-        "instead"
+        "large numbers of draws, draws of large urns and draws of urns whose sizes are tensors "
+        "cannot be vmapped (jacfwd vmaps as well); make one urn with a batch of weights and draw "
+        "from it instead"
     )

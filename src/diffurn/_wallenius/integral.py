@@ -1,4 +1,4 @@
-"""Wallenius' law by integrals over the time of a race, for every urn; the base of faster ways."""
+"""Wallenius' law of any urn by integrals over time, and the base class of faster algorithms."""
 
 from __future__ import annotations
 
@@ -15,8 +15,9 @@ from diffurn._numerics.tracing import can_read
 from diffurn._wallenius import marginals, moments, probabilities
 from diffurn._wallenius.sampling import draw_by_race, draw_one_by_one
 
-# To any digit of a moment, balls e^600 times as likely as the n-th heaviest one are all drawn, and
-# those e^600 times less likely are not. Logarithms of probabilities take weights as they are.
+# For moments and draws, log-weights are clamped to this distance from that of the n-th heaviest
+# ball. A ball e^600 times as heavy is drawn, and one e^600 times lighter is not, up to rounding.
+# Log-probabilities use the weights as they are.
 FARTHEST = 600.0
 
 
@@ -55,7 +56,7 @@ class Integral:
         return self.log_weights, self.group_sizes, self.draws
 
     def within_reach(self, farthest: float = FARTHEST) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for moments and draws: log ω not too far from that of the n-th heaviest ball."""
+        """The operands for moments and draws, with log ω clamped (see `FARTHEST`)."""
         log_weights, group_sizes, draws = self.operands
         detached = log_weights.detach()
         if can_read(detached) and not (detached < -farthest).any():
@@ -87,10 +88,10 @@ class Integral:
         return moments.covariance(*self.within_reach())
 
     def entropy(self) -> Tensor:
-        raise NotImplementedError("Wallenius' law has no closed form of its entropy")
+        raise NotImplementedError("the entropy of Wallenius' law has no closed form")
 
     def mode(self) -> Tensor:
-        raise NotImplementedError("Wallenius' law has no closed form of its mode")
+        raise NotImplementedError("the mode of Wallenius' law has no closed form")
 
     def marginal_log_prob(self, x: Tensor) -> Tensor:
         return marginals.marginal_log_prob(*self.operands, x)
@@ -125,14 +126,13 @@ class Integral:
         temperature: float | Tensor,
     ) -> Chain:
         raise NotImplementedError(
-            "Wallenius' law has no closed form of its conditional laws; use the estimator "
+            "the conditional laws of Wallenius' law have no closed form; use the estimator "
             "CovarianceST"
         )
 
     def _rows(self, num_samples: int) -> tuple[Tensor, Tensor, Tensor]:
         """One row for each draw: ``(R, c)``, ``(R, c)`` and ``(R,)``."""
         groups = self.log_weights.shape[-1]
-        log_weights, sizes, draws = (
-            operand.expand(num_samples, *operand.shape) for operand in self.within_reach()
-        )
+        urns = self.within_reach()
+        log_weights, sizes, draws = (x.expand(num_samples, *x.shape) for x in urns)
         return log_weights.reshape(-1, groups), sizes.reshape(-1, groups), draws.reshape(-1)

@@ -1,4 +1,4 @@
-"""Each group on its own under Wallenius' law: probabilities and tails."""
+"""Marginal probabilities and tails of Wallenius' law."""
 
 from __future__ import annotations
 
@@ -23,41 +23,34 @@ from diffurn._wallenius.quadrature import (
     time_grid,
 )
 
-# What lies further out is left away, and by how much the typical variance may be too small.
+# Terms of a tail this many nats below the first are left out.
 _NATS = 40.0
+# A factor on the typical variance, which may be too small.
 _MARGIN = 1.3
 
 
 @dataclass(frozen=True)
 class _Group:
-    """One group of which x are drawn, among others which have then drawn n - x; operands as
-    `marginal_log_prob` hands them over.
-    """
+    """The event that x balls of one group are drawn, and n - x balls of the others."""
 
-    log_weights: Tensor
-    others: Tensor
-    others_drawn: Tensor
-    own_log_weight: Tensor
-    own_size: Tensor
-    own_drawn: Tensor
+    log_weights: Tensor  # of all groups, (..., c)
+    others: Tensor  # the sizes of the others, 0 for the group itself, (..., c)
+    others_drawn: Tensor  # n - x, (...)
+    own_log_weight: Tensor  # (...)
+    own_size: Tensor  # (...)
+    own_drawn: Tensor  # x, (...)
 
     def _at(self, u: Tensor) -> tuple[Moment, Tensor, Tensor, Tensor]:
         own_log_time = self.own_log_weight.unsqueeze(-1) + u
         drawn, left = self.own_drawn.unsqueeze(-1), (self.own_size - self.own_drawn).unsqueeze(-1)
-        return (
-            Moment.at(u, self.log_weights, self.others, self.others_drawn),
-            own_log_time,
-            drawn,
-            left,
-        )
+        others = Moment.at(u, self.log_weights, self.others, self.others_drawn)
+        return others, own_log_time, drawn, left
 
     def log_density(self, u: Tensor) -> Tensor:
         """The logarithm of P(X_i = x, S_s = n) E[D s | X_i = x, S_s = n]."""
         others, own_log_time, drawn, left = self._at(u)
-        log_mass = (
-            binomial_log_pmf(drawn, drawn + left, log_odds_of_arrival(own_log_time))
-            + others.log_mass()
-        )
+        own = binomial_log_pmf(drawn, drawn + left, log_odds_of_arrival(own_log_time))
+        log_mass = own + others.log_mass()
         return log_mass + torch.log(others.rate() + left * arrived(own_log_time))
 
     def slope(self, u: Tensor) -> Tensor:
@@ -69,9 +62,8 @@ class _Group:
         log_weights = torch.cat([self.log_weights, self.own_log_weight.unsqueeze(-1)], -1)
         group_sizes = torch.cat([self.others, self.own_size.unsqueeze(-1)], -1)
         draws = self.others_drawn + self.own_drawn
-        return time_grid(
-            self.log_density, self.slope, *bracket(log_weights, group_sizes, draws), draws
-        )
+        low, high = bracket(log_weights, group_sizes, draws)
+        return time_grid(self.log_density, self.slope, low, high, draws)
 
 
 def _marginal(grid: TimeGrid, number: int, *group: Tensor) -> tuple[Tensor, Tensor]:
@@ -79,9 +71,7 @@ def _marginal(grid: TimeGrid, number: int, *group: Tensor) -> tuple[Tensor, Tens
 
 
 def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
-    """log P(X_j = x_j) for every j, for counts that are possible and not certain: shape (...,
-    c).
-    """
+    """log P(X_j = x_j) of every group, ``(..., c)``, for counts neither impossible nor certain."""
     group_sizes, _ = with_a_ball_left(group_sizes, draws)
     if log_weights.shape[-1] == 2:  # one count determines the other
         own = torch.eye(2, dtype=torch.bool, device=x.device)
@@ -128,11 +118,10 @@ def _integrated(*operands: Tensor) -> Tensor:
 def log_tails(
     log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """log P(X_j ≤ x_j) and log P(X_j > x_j) for integers x_j on the support below its highest
-    point: shapes (..., c).
+    """log P(X_j ≤ x_j) and log P(X_j > x_j), each ``(..., c)``.
 
-    The terms are summed away from the bulk, each of them or, where they are many, at the nodes of
-    Gram's rule (see `tails`).
+    The x_j are integers on the support, below its highest point. Terms are summed away from the
+    bulk: all of them if they are few, otherwise the nodes of the Gauss rule (see `gram_rule`).
     """
     group_sizes, _ = with_a_ball_left(group_sizes, draws)
     n, total = draws.unsqueeze(-1), group_sizes.sum(-1, keepdim=True)
@@ -140,10 +129,8 @@ def log_tails(
     typical, variance = _typical(log_weights, group_sizes, draws)
     upward = x + 0.5 >= typical
     start = torch.where(upward, x + 1, x).clamp(lowest, highest)
-    direction, available = (
-        torch.where(upward, 1.0, -1.0).to(x.dtype),
-        torch.where(upward, highest - start, start - lowest),
-    )
+    direction = torch.where(upward, 1.0, -1.0).to(x.dtype)
+    available = torch.where(upward, highest - start, start - lowest)
 
     def log_prob(steps: Tensor) -> Tensor:  # (S, ..., c)
         there = start + direction * torch.minimum(steps, available)
@@ -152,12 +139,11 @@ def log_tails(
     with torch.no_grad():
         first, second = log_prob(torch.stack([torch.zeros_like(start), torch.ones_like(start)]))
         decay = (first - second).clamp(min=0)
-        reach = (
-            2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))
-        )  # d² / 2v + decay d = nats
+        # The root d of d² / 2v + decay d = nats.
+        reach = 2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))
         steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
-    # Nodes between integers lose digits when they are added to counts of billions; the terms move
-    # back by their slope.
+    # Nodes between integers lose digits when they are added to counts of billions. The terms are
+    # corrected for the lost part of the step by their slope.
     taken = torch.where(upward, 1.0, -1.0) * ((start + direction * steps) - start)
     terms = log_prob(steps)
     terms = terms + (steps - taken) * _slopes(terms.detach(), steps)
@@ -167,7 +153,7 @@ def log_tails(
 
 
 def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """The counts, and about their variances, at the time by which n draws are expected."""
+    """Expected counts, and about their variances, at the time by which n draws are expected."""
     log_weights = log_weights.detach()
     some = group_sizes > 0
     left, slowest = group_sizes.sum(-1) - draws, torch.where(some, log_weights, torch.inf).amin(-1)
@@ -176,15 +162,13 @@ def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[T
         waiting = torch.exp(-arrived(log_weights.unsqueeze(-2) + u.unsqueeze(-1)))
         return (group_sizes.unsqueeze(-2) * waiting).sum(-1) - left.unsqueeze(-1)
 
-    # By time s at most s Σωm balls have arrived, and at most N e^-ωs are left of those that are
-    # slowest or faster.
-    low = torch.log(draws.clamp(min=0.5)) - torch.logsumexp(
-        torch.where(some, log_weights + group_sizes.log(), -torch.inf), -1
-    )
+    # In expectation, at most s Σωm balls have arrived by time s, and at most N e^-ωs are left,
+    # where ω is the smallest weight.
+    log_rates = torch.where(some, log_weights + group_sizes.log(), -torch.inf)
+    low = torch.log(draws.clamp(min=0.5)) - torch.logsumexp(log_rates, -1)
     high = torch.log(torch.log(group_sizes.sum(-1) / left)) - slowest
-    tolerance = (0.01 / (1 + draws)).clamp(
-        min=1e-12
-    )  # a hundredth of a ball, unless rounding is more
+    # A hundredth of a ball, but no less than the rounding error.
+    tolerance = (0.01 / (1 + draws)).clamp(min=1e-12)
     u = root_of_decreasing(too_many_left, low - 1, high + 1, tolerance)
     y = arrived(log_weights + u.unsqueeze(-1))
     drawn, own = -torch.expm1(-y) * group_sizes, -torch.expm1(-y) * torch.exp(-y) * group_sizes
@@ -193,7 +177,7 @@ def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[T
 
 
 def _slopes(values: Tensor, steps: Tensor) -> Tensor:
-    """About the derivatives of values ``(S, ...)`` in the steps, by parabolas through three."""
+    """Approximate slopes of values ``(S, ...)`` in the steps, by parabolas through three nodes."""
     if len(steps) < 3:
         return torch.zeros_like(values)
     apart = steps.diff(dim=0).clamp(min=1e-300)
@@ -201,28 +185,25 @@ def _slopes(values: Tensor, steps: Tensor) -> Tensor:
     before, after = apart[:-1], apart[1:]
     inner = (secants[:-1] * after + secants[1:] * before) / (before + after)
     slopes = torch.cat([secants[:1], inner, secants[-1:]])
-    return torch.where(slopes.abs() < torch.inf, slopes, 0.0)  # steps beyond the last are repeated
+    # Slopes are infinite or NaN beyond the last step, where nodes are repeated.
+    return torch.where(slopes.abs() < torch.inf, slopes, 0.0)
 
 
 def _rule(length: Tensor) -> tuple[Tensor, Tensor]:
-    """Steps and weights ``(S, ...)`` for a sum over `length` terms; S is as small as can be, up to
-    SHORT.
+    """Steps and weights ``(S, ...)`` for sums over `length` terms.
+
+    S is the smallest number that is enough for all rows, at most SHORT.
     """
     long = length > SHORT
     nodes, weights = gram_rule(length.clamp(min=SHORT + 1))
-    number = (
-        int(torch.where(long, nodes.shape[-1], length).nan_to_num(1.0).max())
-        if can_check() and length.numel()
-        else SHORT
-    )
-    each = torch.arange(number, dtype=length.dtype, device=length.device).expand(
-        *length.shape, number
-    )
-    nodes, weights = (
-        torch.nn.functional.pad(values, (0, number - values.shape[-1]))
-        for values in (nodes, weights)
-    )  # or cut
+    number = SHORT
+    if can_check() and length.numel():
+        number = int(torch.where(long, nodes.shape[-1], length).nan_to_num(1.0).max())
+    each = torch.arange(number, dtype=length.dtype, device=length.device)
+    each = each.expand(*length.shape, number)
+    # A negative padding cuts.
+    nodes = torch.nn.functional.pad(nodes, (0, number - nodes.shape[-1]))
+    weights = torch.nn.functional.pad(weights, (0, number - weights.shape[-1]))
     long, counted = long.unsqueeze(-1), (each < length.unsqueeze(-1)).to(length.dtype)
-    return torch.where(long, nodes, each).movedim(-1, 0), torch.where(
-        long, weights, counted
-    ).movedim(-1, 0)
+    steps = torch.where(long, nodes, each).movedim(-1, 0)
+    return steps, torch.where(long, weights, counted).movedim(-1, 0)

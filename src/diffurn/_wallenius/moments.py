@@ -1,13 +1,12 @@
-r"""Moments of Wallenius' law: at every time of a race the counts, given their sum, are Fisher's.
+r"""Moments of Wallenius' law, as integrals over time of moments of Fisher's law.
 
-The balls drawn by time s, given that they are n, are those of Fisher's urn with the odds e^{ω_j s}
-- 1. The race leaves the states of n drawn balls at the rate D(X) = Σ_j ω_j (m_j - X_j), so for any
-function h
+In the race of `probabilities`, the counts at time s, given that n balls have arrived, follow
+Fisher's law with the odds e^{ω_j s} - 1. The race leaves the states of n balls at the rate
+D(X) = Σ_j ω_j (m_j - X_j), so for any function h
 
-.. math:: E[h(X)] = \int_0^∞ P(S_s = n)\, E[D(X) h(X) \mid S_s = n]\, ds,
+.. math:: E[h(X)] = \int_0^∞ P(S_s = n)\, E[D(X) h(X) \mid S_s = n]\, ds.
 
-one integral over time on top of the exact law of Fisher's urn. (h = 1 gives one: the density of the
-time of the next draw.)
+With h = 1 the integrand is the density of the time of draw n + 1.
 """
 
 from __future__ import annotations
@@ -39,44 +38,36 @@ from diffurn._wallenius.quadrature import (
     time_grid,
 )
 
-# Of a ball that has all but surely arrived: that it has not is below e^-1000, and larger numbers
-# only lose digits of the others.
+# The largest log-odds that a ball has arrived. Larger ones change no probability, but lose digits
+# of the other groups.
 _LARGEST_LOG_ODDS = 1000.0
-# The same for the time itself, in which derivatives would overflow.
+# The largest log of rate × time, beyond which derivatives would overflow.
 _LARGEST_LOG_TIME = 100.0
-# Means below this share of the draws are integrated on their own: the sum over all states, which is
-# cut off at its depth, loses digits of them.
+# Means below this share of the draws have integrals of their own, since the sum over all states is
+# cut off DEPTH_OF_ALL_STATES nats below its peak.
 _RARE = 1e-18
 
 
 @dataclass(frozen=True)
 class Moment:
-    """The race at log times u (..., T): Fisher's urn of the n balls drawn by then. Shapes (..., T,
-    c), or (..., T) without groups.
-    """
+    """Fisher's urn of the balls that have arrived at log times u ``(..., T)``, given n arrivals."""
 
-    log_odds: Tensor
-    group_sizes: Tensor
-    draws: Tensor
-    arrivals: Tensor  # ω_j s
+    log_odds: Tensor  # (..., T, c)
+    group_sizes: Tensor  # (..., T, c)
+    draws: Tensor  # (..., T)
+    arrivals: Tensor  # ω_j s, (..., T, c)
 
     @classmethod
     def at(cls, u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Moment:
         log_times = log_weights.unsqueeze(-2) + u.unsqueeze(-1)
         sizes = group_sizes.unsqueeze(-2).expand(log_times.shape)
         log_odds = log_odds_of_arrival(log_times).clamp(max=_LARGEST_LOG_ODDS)
-        return cls(
-            log_odds,
-            sizes,
-            draws.unsqueeze(-1).expand(u.shape),
-            arrived(log_times.clamp(max=_LARGEST_LOG_TIME)),
-        )
+        n = draws.unsqueeze(-1).expand(u.shape)
+        return cls(log_odds, sizes, n, arrived(log_times.clamp(max=_LARGEST_LOG_TIME)))
 
     @cached_property
     def _tilts(self) -> tuple[Tensor, Tensor]:
-        """To half a ball less than n, for what is drawn, and to half a ball more, for what is
-        left.
-        """
+        """The tilts to n - ½, for the balls drawn, and to n + ½, for the balls left."""
         low, high = fisher.tilts_around(self.log_odds, self.group_sizes, self.draws).unbind(0)
         return low, high
 
@@ -87,20 +78,17 @@ class Moment:
     @cached_property
     def drawn(self) -> Tensor:
         """E[X_j | S_s = n]."""
-        return fisher.mean(
-            self.log_odds + self._tilts[0].unsqueeze(-1), self.group_sizes, self.draws
-        )
+        tilted = self.log_odds + self._tilts[0].unsqueeze(-1)
+        return fisher.mean(tilted, self.group_sizes, self.draws)
 
     @cached_property
     def left(self) -> Tensor:
-        """E[m_j - X_j | S_s = n], each relatively accurate: the urn of the balls that are left is
-        Fisher's too.
+        """E[m_j - X_j | S_s = n], relatively accurate in each entry.
+
+        The balls that are left follow Fisher's law, too, with inverse odds.
         """
-        return fisher.mean(
-            -self.log_odds - self._tilts[1].unsqueeze(-1),
-            self.group_sizes,
-            self.group_sizes.sum(-1) - self.draws,
-        )
+        tilted = -self.log_odds - self._tilts[1].unsqueeze(-1)
+        return fisher.mean(tilted, self.group_sizes, self.group_sizes.sum(-1) - self.draws)
 
     def slope(self) -> Tensor:
         """The derivative of log(P(S_s = n) s) in u."""
@@ -111,13 +99,11 @@ class Moment:
         return (self.left * self.arrivals).sum(-1)
 
     def log_next_draw(self) -> Tensor:
-        """The log density, in u, of the time of draw n + 1: log P(S_s = n) + log E[D s | S_s =
-        n].
-        """
+        """The log-density in u of the time of draw n + 1, log P(S_s = n) + log E[D s | S_s = n]."""
         return self.log_mass() + torch.log(self.rate())
 
     def drawn_before_next(self) -> Tensor:
-        """E[X | the next draw is now] = E[D X] / E[D] = μ - Cov[X] ω / E[D]."""
+        """E[X] just before draw n + 1, given its time: E[D X] / E[D] = μ - Cov[X] ω / E[D]."""
         centring = 0.5 * (self._tilts[0] + self._tilts[1])
         product = fisher.covariance_product(
             self.log_odds, self.group_sizes, self.draws, self.arrivals, centring
@@ -126,8 +112,9 @@ class Moment:
 
 
 def bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Log times between which 1 + E Σ X b - E[D] s changes its sign, since 0 < b < 1 and at least
-    one ball is left.
+    """Log times between which `Moment.slope`, 1 + E Σ X b - E[D] s, changes its sign.
+
+    This holds because 0 < b < 1 and at least one ball is left.
     """
     some = group_sizes > 0
     total = torch.logsumexp(torch.where(some, log_weights + torch.log(group_sizes), -torch.inf), -1)
@@ -164,8 +151,10 @@ def _mean(
 def _covariance(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Cov[X] over the time and the group k of the next draw: one ball of k is known to be left, the
-    others are Fisher's urn without it.
+    """Cov[X] as that of a mixture over the time and the group k of the next draw.
+
+    Given these, a ball of group k is left, and the counts follow Fisher's law of the urn without
+    that ball.
     """
     moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
     rates = moment.left * moment.arrivals
@@ -185,8 +174,9 @@ def _covariance(
 
 
 def _one_ball_fewer(moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
-    """For every group k Fisher's urn without one of its balls, ``(..., T, k, c)``; any other where
-    that leaves too few.
+    """Fisher's urns without one ball of group k, for every k: ``(..., T, k, c)``.
+
+    The full urn takes their place if too few balls are left.
     """
     sizes, draws = moment.group_sizes.unsqueeze(-2), moment.draws.unsqueeze(-1)
     own = torch.eye(sizes.shape[-1], dtype=sizes.dtype, device=sizes.device)
@@ -197,20 +187,24 @@ def _one_ball_fewer(moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
-    """The covariance of a mixture: weights (..., T, k) by their logarithms, means (..., T, k, c),
-    covariances (..., T, k, c, c).
+    """The covariance ``(..., c, c)`` of a mixture.
+
+    Args:
+        log_density: the unnormalised log-weights, ``(..., T, k)``.
+        means: of the components, ``(..., T, k, c)``.
+        covariances: of the components, ``(..., T, k, c, c)``.
     """
     share = torch.softmax(log_density.flatten(-2), -1).unsqueeze(-1)
     means = means.flatten(-3, -2)
     spread = means - (share * means).sum(-2, keepdim=True)
-    return (share.unsqueeze(-1) * covariances.flatten(-4, -3)).sum(-3) + (
-        share * spread
-    ).mT @ spread
+    within = (share.unsqueeze(-1) * covariances.flatten(-4, -3)).sum(-3)
+    return within + (share * spread).mT @ spread
 
 
 def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
-    """Group sizes with a ball more where the draws leave none, so that nothing is divided by zero,
-    and which rows are as they were.
+    """Group sizes with one more ball in each group if all balls are drawn.
+
+    This avoids divisions by zero. The second result says which rows are unchanged.
     """
     as_it_was = draws < group_sizes.sum(-1)
     return group_sizes + (~as_it_was).unsqueeze(-1), as_it_was
@@ -219,7 +213,7 @@ def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor
 def _rare_mean(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """The means of groups so rare that they do not change the time of draw n.
+    """The means of groups that are so rare that they do not affect the time of draw n.
 
     A ball of such a group is drawn if it arrives before that time.
     """
@@ -249,8 +243,9 @@ class _Mean(ClosedForm):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        """Differentiates the integral piece by piece: evaluated once more, but never held in memory
-        as a whole.
+        """The product of `grads` with the Jacobian, in chunks.
+
+        Each chunk evaluates the integral again, so that memory never holds all of it.
         """
 
         def product(
@@ -259,8 +254,8 @@ class _Mean(ClosedForm):
             group_sizes, draws, grad = fixed
 
             def mean(x: Tensor) -> tuple[Tensor, Tensor]:
-                # At equal weights the mean does not depend on time, but its derivatives do. So the
-                # nodes must be enough for the density as well.
+                # At equal weights the mean is the same at all times, but its derivatives are not.
+                # So the nodes must be enough for the density as well.
                 moment = Moment.at(times.nodes(number), x, group_sizes, draws)
                 log_density = moment.log_next_draw()
                 value, apart = averages_on_grid(log_density, moment.drawn_before_next())
@@ -272,21 +267,17 @@ class _Mean(ClosedForm):
             return _grid(log_weights, group_sizes, draws)
 
         work = NODES[1] * grads[0].shape[-1]
-        return (
-            integrate(grid, product, *ctx.saved_tensors, grads[0], events=(1, 1, 0, 1), work=work),
-            None,
-            None,
-        )
+        operands = *ctx.saved_tensors, grads[0]
+        return integrate(grid, product, *operands, events=(1, 1, 0, 1), work=work), None, None
 
 
 def mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """E[X]; log ω finite."""
+    """E[X], shape (..., c), for finite log ω."""
     sizes, open_ended = with_a_ball_left(group_sizes, draws)
     open_ended = open_ended.unsqueeze(-1)
-    # Where every ball is drawn, weights have no say, and their derivatives must not become NaN.
-    return torch.where(
-        open_ended, _Mean.of(torch.where(open_ended, log_weights, 0.0), sizes, draws), group_sizes
-    )
+    # If all balls are drawn, the weights do not matter, and their derivatives must not become NaN.
+    log_weights = torch.where(open_ended, log_weights, 0.0)
+    return torch.where(open_ended, _Mean.of(log_weights, sizes, draws), group_sizes)
 
 
 def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -294,13 +285,12 @@ def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
     sizes, open_ended = with_a_ball_left(group_sizes, draws)
     work = NODES[1] * log_weights.shape[-1] ** 2
     moment = integrate(_grid, _covariance, log_weights, sizes, draws, events=(1, 1, 0), work=work)
-    # Rows sum to zero. The largest group, whose rounding errors are the largest, gets what the
-    # others leave.
+    # Rows sum to zero. The entries of the largest group, which has the largest rounding errors,
+    # follow from those of the others.
     largest = torch.nn.functional.one_hot(sizes.argmax(-1), sizes.shape[-1]).to(sizes.dtype)
     across = largest.unsqueeze(-1)
-    moment = torch.where(
-        open_ended[..., None, None] & (across == 0) & (across.mT == 0), moment, 0.0
-    )
+    kept = open_ended[..., None, None] & (across == 0) & (across.mT == 0)
+    moment = torch.where(kept, moment, 0.0)
     sums = moment.sum(-1, keepdim=True)
     of_largest = sums.sum(-2, keepdim=True).clamp(min=0)
     return moment - sums * across.mT - across * sums.mT + of_largest * across * across.mT

@@ -1,4 +1,4 @@
-"""Many draws of one urn of few outcomes from Wallenius' law: one alias table of all outcomes."""
+"""Many draws of one urn by Wallenius' law, from an alias table of all outcomes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from diffurn._wallenius.sequential import Sequential
 
 @dataclass(frozen=True)
 class OutcomeTable(Integral):
-    """Wallenius' law of one urn, for many draws of it.
+    """Wallenius' law of one urn with few outcomes, for many draws of it.
 
     Args:
         law: the law of the urn.
@@ -29,6 +29,7 @@ class OutcomeTable(Integral):
 
     @classmethod
     def of_states(cls, states: Sequential, law: Integral) -> OutcomeTable:
+        """From the states of the dynamic programme."""
         log_weights, group_sizes, draws = states.within_reach()
         urn = log_weights.flatten(), group_sizes.flatten(), draws.reshape(())
         outcomes = states.states.counts(urn[2]).mT
@@ -36,7 +37,7 @@ class OutcomeTable(Integral):
 
     @classmethod
     def of_support(cls, law: Integral, support: Tensor) -> OutcomeTable:
-        """From all outcomes ``(O, c)``."""
+        """From all outcomes ``(O, c)``, with probabilities by integrals."""
         shape = (len(support), *law.log_weights.shape)
         log_prob = law.log_prob(support.double().reshape(len(support), *shape[1:]))
         return cls(*law.operands, law.most_draws, law, support, log_prob.flatten().exp())

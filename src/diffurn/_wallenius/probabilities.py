@@ -1,8 +1,8 @@
-r"""Wallenius' law as a race: every ball of group j arrives after an exponential time of rate ω_j,
-and the first n are drawn.
+r"""Probabilities of Wallenius' law, as integrals over the time of a race of all balls.
 
-At time s group j has lost Binomial(m_j, 1 - e^{-ω_j s}) balls, independently of the others, and the
-state x is left at the rate D = Σ_j ω_j (m_j - x_j). The race passes through x with the probability
+Every ball of group j arrives after an exponential time of rate ω_j, and the first n balls are
+drawn. By time s, Binomial(m_j, 1 - e^{-ω_j s}) balls of group j have arrived, independently of the
+other groups. The race leaves state x at the rate D = Σ_j ω_j (m_j - x_j). P(x) is the probability
 that it ever leaves x,
 
 .. math:: P(x) = \int_0^∞ D \prod_j \mathrm{Bin}(x_j; m_j, 1 - e^{-ω_j s})\, ds,
@@ -32,13 +32,13 @@ from diffurn._wallenius.quadrature import (
     time_grid,
 )
 
-# The logarithm of rate × time beyond which all balls of a group have arrived, and below whose
-# negative none has.
+# The largest |log of rate × time|, which keeps rate × time within float64. Beyond it all balls of a
+# group have arrived, or none.
 _LOG_LARGEST = 700.0
 
 
 def arrived(log_y: Tensor) -> Tensor:
-    """y = rate × time, kept within float64."""
+    """y = rate × time, clamped to the range of float64."""
     return torch.exp(log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST))
 
 
@@ -57,27 +57,25 @@ def log_odds_of_arrival(log_y: Tensor) -> Tensor:
 def log_share_arrived(log_y: Tensor) -> Tensor:
     """log(1 - e^-y), the log-probability that an exponential time of rate one is below y."""
     within = log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST)
-    # as -log(1 + 1/(e^y - 1)): relatively accurate both where y is small and where the result is
+    # As -log(1 + 1/(e^y - 1)) it is relatively accurate for small y and for small results.
     return (log_y - within).clamp(max=0) - torch.log1p(torch.expm1(torch.exp(within)).reciprocal())
 
 
 def saturation(y: Tensor) -> Tensor:
-    """b(y) = y / (e^y - 1): one for groups that are still full, zero for those that are used up."""
+    """b(y) = y / (e^y - 1), which falls from one for full groups to zero for exhausted ones."""
     return torch.where(y < 1e-8, 1 - 0.5 * y, y / torch.expm1(y.clamp(min=1e-8)))
 
 
 @dataclass(frozen=True)
 class _State:
-    """A state x of the race and where in time it is left. All tensors have one batch shape; the
-    last dimension is the groups.
-    """
+    """A state x of the race, and the density of the time at which the race leaves it."""
 
-    log_weights: Tensor
-    group_sizes: Tensor
-    counts: Tensor
-    certain: Tensor  # (...): nothing drawn or everything, so the race passes through x for sure
-    log_rate: Tensor  # (...): log D, and 0 where certain
-    rate_shares: Tensor  # ω_j (m_j - x_j) / D
+    log_weights: Tensor  # (..., c)
+    group_sizes: Tensor  # (..., c)
+    counts: Tensor  # x, (..., c)
+    certain: Tensor  # whether no ball or every ball is drawn, so that P(x) = 1, (...)
+    log_rate: Tensor  # log D; arbitrary if certain, (...)
+    rate_shares: Tensor  # ω_j (m_j - x_j) / D, (..., c)
     can_look: bool  # whether values can be read
 
     @classmethod
@@ -99,41 +97,34 @@ class _State:
         return arrived(self.log_times(u))
 
     def slope(self, u: Tensor) -> Tensor:
+        """The derivative of the log-integrand at u (..., T)."""
         drawn = (self.counts.unsqueeze(-2) * saturation(self.times(u))).sum(-1)
         return 1 + drawn - torch.exp(self.log_rate.unsqueeze(-1) + u)
 
     def log_density(self, u: Tensor, peak: Tensor) -> Tensor:
-        """The logarithm of the integrand at u (..., T) less that at the peak (...), from
-        differences instead of large terms.
-        """
+        """The log-integrand at u (..., T) minus that at the peak (...), without large terms."""
         distance = u - peak.unsqueeze(-1)
         log_at_peak = self.log_times(peak.unsqueeze(-1))
         at_peak = arrived(log_at_peak)
-        # log (1 - e^-y) / (1 - e^-y*): relative to y* while that is small, by subtraction where y*
-        # has long saturated.
-        relative = torch.log1p(
-            (-torch.expm1(-at_peak * torch.expm1(distance).unsqueeze(-1)))
-            / torch.expm1(at_peak.clamp(max=50.0))
-        )
+        # log (1 - e^-y) / (1 - e^-y*), with y* at the peak: near the peak relative to y*, elsewhere
+        # and for saturated groups (large y*) by subtraction.
+        change = -torch.expm1(-at_peak * torch.expm1(distance).unsqueeze(-1))
+        relative = torch.log1p(change / torch.expm1(at_peak.clamp(max=50.0)))
         near = (distance.abs().unsqueeze(-1) < 0.5) & (at_peak < 50)
         if self.can_look and bool(near.all()):
             gain = relative
         else:
             far = log_share_arrived(self.log_times(u)) - log_share_arrived(log_at_peak)
             gain = torch.where(near, relative, far)
-        gain = torch.where(
-            self.counts.unsqueeze(-2) > 0, self.counts.unsqueeze(-2) * gain, 0.0
-        ).sum(-1)
-        return (
-            distance + gain - torch.exp(self.log_rate + peak).unsqueeze(-1) * torch.expm1(distance)
-        )
+        some_drawn = self.counts.unsqueeze(-2) > 0
+        gain = torch.where(some_drawn, self.counts.unsqueeze(-2) * gain, 0.0).sum(-1)
+        rate = torch.exp(self.log_rate + peak).unsqueeze(-1)  # D s at the peak
+        return distance + gain - rate * torch.expm1(distance)
 
     def grid(self) -> TimeGrid:
         draws = self.counts.sum(-1)
-        low, high = (
-            -self.log_rate,
-            torch.log1p(draws) - self.log_rate,
-        )  # at the peak D s = 1 + Σ x b with 0 < b < 1
+        # At the peak D s = 1 + Σ x b with 0 < b < 1.
+        low, high = -self.log_rate, torch.log1p(draws) - self.log_rate
         return time_grid(lambda u: self.log_density(u, low), self.slope, low, high, draws)
 
 
@@ -145,12 +136,10 @@ def _log_prob(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, counts: Tensor
 ) -> tuple[Tensor, Tensor]:
     state = _State.of(log_weights, group_sizes, counts)
-    log_integral, disagreement = log_trapezoid(
-        state.log_density(grid.nodes(number), grid.peak), grid.length
-    )
-    at_peak = binomial_log_pmf(
-        counts, group_sizes, log_odds_of_arrival(log_weights + grid.peak.unsqueeze(-1))
-    ).sum(-1)
+    log_density = state.log_density(grid.nodes(number), grid.peak)
+    log_integral, disagreement = log_trapezoid(log_density, grid.length)
+    log_odds = log_odds_of_arrival(log_weights + grid.peak.unsqueeze(-1))
+    at_peak = binomial_log_pmf(counts, group_sizes, log_odds).sum(-1)
     log_prob = at_peak + state.log_rate + grid.peak + log_integral
     return torch.where(state.certain, 0.0, log_prob), torch.where(state.certain, 0.0, disagreement)
 
@@ -160,9 +149,9 @@ def _derivatives(
 ) -> tuple[Tensor, Tensor]:
     """Score and observed information, stacked to shape (..., c + 1, c).
 
-    With a_j = x_j b(y_j) - (m_j - x_j) y_j the derivative of the log-integrand in log ω_j, and
-    averages over the normalised integrand, the score is E a_j + w_j, and the second derivatives are
-    Cov(a_i, a_j) + δ_ij (E ∂a_j + w_j) - w_i w_j, where w = ω (m - x) / D.
+    Let a_j = x_j b(y_j) - (m_j - x_j) y_j be the derivative of the log-integrand in log ω_j, and E
+    the average over the normalised integrand. Then the score is E a_j + w_j, and the second
+    derivatives are Cov(a_i, a_j) + δ_ij (E ∂a_j + w_j) - w_i w_j, where w = ω (m - x) / D.
     """
     state = _State.of(log_weights, group_sizes, counts)
     u = grid.nodes(number)
@@ -177,20 +166,15 @@ def _derivatives(
     spread = a - average.unsqueeze(-2)
     curvature = (share * (x * b * (1 - y - b) - waiting)).sum(-2)
     w = state.rate_shares
-    hessian = (
-        (share * spread).mT @ spread
-        + torch.diag_embed(curvature + w)
-        - w.unsqueeze(-1) * w.unsqueeze(-2)
-    )
+    hessian = (share * spread).mT @ spread + torch.diag_embed(curvature + w)
+    hessian = hessian - w.unsqueeze(-1) * w.unsqueeze(-2)
     stacked = torch.cat([(average + w).unsqueeze(-2), -hessian], -2)
-    certain = state.certain
-    return torch.where(certain[..., None, None], 0.0, stacked), torch.where(
-        certain, 0.0, disagreement
-    )
+    stacked = torch.where(state.certain[..., None, None], 0.0, stacked)
+    return stacked, torch.where(state.certain, 0.0, disagreement)
 
 
 def _log_prob_and_derivatives(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
-    """All of the two above on one grid, flattened to shape (..., 1 + (c + 1) c)."""
+    """The results of both functions above on one grid, flattened to (..., 1 + (c + 1) c)."""
     log_prob, disagreement = _log_prob(grid, number, *state)
     stacked, _ = _derivatives(grid, number, *state)
     return torch.cat([log_prob.unsqueeze(-1), stacked.flatten(-2)], -1), disagreement
@@ -206,8 +190,10 @@ def _integrate(kernel: Any, *operands: Tensor) -> Tensor:
 def log_prob_and_derivatives(
     log_weights: Tensor, group_sizes: Tensor, counts: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """log P(x) ``(...)``, its gradient in log ω ``(..., c)`` and the negative of its Hessian
-    ``(..., c, c)``.
+    """log P(x), its gradient in log ω and minus its Hessian.
+
+    Returns:
+        Tensors of shape ``(...)``, ``(..., c)`` and ``(..., c, c)``.
     """
     flat = _integrate(_log_prob_and_derivatives, log_weights, group_sizes, counts)
     stacked = flat[..., 1:].unflatten(-1, (-1, log_weights.shape[-1]))
@@ -248,7 +234,5 @@ class _Score(ClosedForm):
 
 
 def log_prob(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
-    """log P(x) for whole counts ``(..., c)`` within their groups, float64; differentiable twice in
-    log ω.
-    """
+    """log P(x) of possible counts ``(..., c)``, all float64; differentiable twice in log ω."""
     return _LogProb.of(*torch.broadcast_tensors(log_weights, group_sizes, counts))

@@ -1,9 +1,8 @@
-"""Times of a race of exponential clocks, and integrals over them, taken over u = log s, where their
-integrands are (nearly) log-concave.
+"""Integrals over the log time u = log s of a race, by the trapezoid rule.
 
-The trapezoid rule converges geometrically for them: with twice the nodes its error is about the
-square of what it was. So the rule is compared with itself on every second node, and only rows on
-which the two disagree are given more nodes.
+The integrands are (nearly) log-concave in u, so the rule converges geometrically: twice the nodes
+square its error. So the rule is compared with itself on every second node, and only rows on which
+the two disagree get more nodes.
 """
 
 from __future__ import annotations
@@ -19,35 +18,34 @@ from torch import Tensor
 from diffurn._numerics.batching import common_shape, in_chunks
 from diffurn._numerics.tracing import can_check
 
-# Nodes tried in turn, and those for all rows where values cannot be read (torch.compile, vmap).
+# The numbers of nodes tried in turn, and the number if values cannot be read (torch.compile, vmap).
 _NODES = (48, 96, 192, 768, 3072)
 _NODES_UNREAD = 192
-# If the rule and its half agree to 1e-8, the rule itself is good to rounding. Two nodes of one
-# narrow integrand may agree by accident, so single probabilities ask for more, which costs nothing.
+# If the rule and its half agree to 1e-8, the error of the rule itself is rounding. For a narrow
+# integrand the two may agree by chance, so single probabilities need a closer agreement.
 _AGREEMENT = 1e-8
 CLOSE_AGREEMENT = 1e-10
 
-# Nats below the peak at which an integrand is cut off. A sum over states looks deeper: rare ones
-# have their own, lower peaks.
+# The depth, in nats below the peak, at which an integrand is cut off. A sum over states is cut off
+# deeper, since rare states have lower peaks of their own.
 DEPTH, DEPTH_OF_ALL_STATES = 40.0, 64.0
-# A call costs the host more than some points more: brackets shrink to a fifth by calls at four
-# points, so often.
+# The overhead of a call dominates, so each pass evaluates four interior points and shrinks the
+# bracket five-fold. These are the numbers of passes for a root and for the reach of a density.
 _SECTIONS = 5
 _ROOT_SECTIONS, _REACH_SECTIONS = 4, 3
+# The steps for a root after these passes, if values cannot be read.
 _ROOT_STEPS = 14
-# The same where values can be looked at: a bisection in every third step shrinks any bracket by
-# 2^30.
+# The most steps if values can be read. Every third one is a bisection, so any bracket shrinks by a
+# factor of 2^30.
 _MOST_ROOT_STEPS = 90
 
 
 class TimeGrid(NamedTuple):
-    """Where an integrand over u is worth evaluating: from start to start + length, with its peak in
-    between; all of shape ``(...)``.
-    """
+    """The interval of u on which an integrand is not negligible."""
 
-    peak: Tensor
-    start: Tensor
-    length: Tensor
+    peak: Tensor  # the argmax of the integrand, (...)
+    start: Tensor  # (...)
+    length: Tensor  # (...)
 
     def nodes(self, number: int) -> Tensor:
         """Evenly spaced u, shape ``(..., number)``."""
@@ -64,20 +62,20 @@ def time_grid(
     draws: Tensor,
     depth: float = DEPTH,
 ) -> TimeGrid:
-    """The stretch on which an integrand is within e^-depth of its peak; never carries a gradient.
+    """The interval on which an integrand exceeds e^-depth of its peak, without a gradient.
 
     Args:
         log_density: the logarithm of the integrand at u ``(..., T)``.
-        slope: its derivative, of which only the sign change matters.
+        slope: its derivative, of which only the sign is used.
         low, high: a bracket of the peak, ``(...)``.
-        draws: n; the curvature at the peak is at most 2n + 2, which bounds the stretch from below.
+        draws: n. The curvature at the peak is at most 2n + 2, which bounds the length from below.
         depth: in nats.
     """
 
     width = 1 / torch.sqrt(2 * draws + 2)
     peak = root_of_decreasing(slope, low, high, 0.1 * width)
     bottom = log_density(peak.unsqueeze(-1)).squeeze(-1) - depth
-    # It falls to the left at slope one or more, to the right like exp(-e^u).
+    # To the left the log-density falls with a slope of one or more, to the right like -e^u.
     left, right = _reaches(log_density, peak, bottom, 6 * width, longest=(depth + 6, 5.0))
     return TimeGrid(peak, peak - left, left + right)
 
@@ -85,8 +83,9 @@ def time_grid(
 def _shrunk(
     is_before: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, times: int
 ) -> tuple[Tensor, Tensor]:
-    """A bracket (...) of where points (..., T) cease to be `is_before` something, shrunk to a fifth
-    so often.
+    """A bracket (...) of the point at which `is_before` becomes False, after `times` passes.
+
+    `is_before` maps points (..., T) to booleans. Each pass shrinks the bracket to a fifth.
     """
     fractions = torch.arange(1, _SECTIONS, dtype=low.dtype, device=low.device) / _SECTIONS
     for _ in range(times):
@@ -100,8 +99,10 @@ def _shrunk(
 def root_of_decreasing(
     function: Callable[[Tensor], Tensor], low: Tensor, high: Tensor, tolerance: Tensor
 ) -> Tensor:
-    """About the root of a decreasing function: sections, then regula falsi with the Illinois rule
-    and, every third step, a bisection.
+    """The approximate root of a decreasing function.
+
+    After sections of the bracket follows regula falsi with the Illinois rule; every third step is a
+    bisection.
     """
     low, high = _shrunk(lambda u: function(u) > 0, low, high, _ROOT_SECTIONS)
     at_low, at_high = function(torch.stack([low, high], -1)).unbind(-1)
@@ -128,8 +129,9 @@ def _reaches(
     shortest: Tensor,
     longest: tuple[float, float],
 ) -> tuple[Tensor, Tensor]:
-    """How far left and right of the peak the density has fallen to the bottom, to some percent and
-    rather too far.
+    """The distances left and right of the peak at which the log-density falls to the bottom.
+
+    They are accurate to some percent, and too large rather than too small.
     """
     sides = torch.tensor([[-1.0], [1.0]], dtype=peak.dtype, device=peak.device)
 
@@ -145,12 +147,11 @@ def _reaches(
 
 
 def is_unresolved(log_density: Tensor) -> Tensor:
-    """Whether nodes (..., T) are too far apart for the steepest edge of a log-density that matters:
-    shape (...).
+    """Whether nodes (..., T) are too far apart for the steepest edge of a log-density, (...).
 
-    An edge between two nodes may agree with its half by accident. Where the density is above e^-28
-    of its largest value, second differences stay below 3 for the integrands that few nodes are
-    enough for, and are larger where groups run out one long after the other.
+    With an edge between two nodes the rule may agree with its half by chance. So second differences
+    are checked where the density is above e^-28 of its largest value. For integrands that need few
+    nodes they are below 3. They are larger if one group runs out long after another.
     """
     bend = log_density.diff(n=2, dim=-1).abs()
     matters = log_density[..., 1:-1] > log_density.amax(-1, keepdim=True) - 28
@@ -158,35 +159,35 @@ def is_unresolved(log_density: Tensor) -> Tensor:
 
 
 def averages_on_grid(log_density: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-    """Averages of values ``(..., T, k)`` over a density ``(..., T)``, and how far, relatively,
-    those over every second node are.
+    """Averages of values ``(..., T, k)`` over a density ``(..., T)``, and their disagreement.
+
+    The disagreement is the largest relative difference from the averages on every second node.
     """
     fine, coarse = (
         (torch.softmax(log_density[..., ::step], -1).unsqueeze(-1) * values[..., ::step, :]).sum(-2)
         for step in (1, 2)
     )
-    apart = (fine - coarse).detach().abs() / fine.detach().abs().clamp(
-        min=torch.finfo(fine.dtype).tiny
-    )
+    smallest = torch.finfo(fine.dtype).tiny
+    apart = (fine - coarse).detach().abs() / fine.detach().abs().clamp(min=smallest)
     return fine, torch.where(is_unresolved(log_density.detach()), torch.inf, apart.amax(-1))
 
 
 def disagreement_of_mass(log_density: Tensor) -> Tensor:
-    """How far the integral on every second node (..., T) is from that on all, relatively."""
+    """The relative difference of the integrals on every second node and on all nodes (..., T)."""
     fine = torch.logsumexp(log_density, -1)
     return (torch.logsumexp(log_density[..., ::2], -1) + math.log(2) - fine).abs().detach()
 
 
 def log_trapezoid(log_density: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
-    """The logarithm of the integral over evenly spaced nodes (..., T), and how far from it the rule
-    on every second node is.
+    """The log-integral over evenly spaced nodes (..., T), and its disagreement.
+
+    The disagreement is the difference from the log-integral on every second node.
     """
     number = log_density.shape[-1]
     fine = torch.logsumexp(log_density, -1)
     coarse = torch.logsumexp(log_density[..., ::2], -1) + math.log(2)
-    disagreement = torch.where(
-        is_unresolved(log_density.detach()), torch.inf, (coarse - fine).abs().detach()
-    )
+    unresolved = is_unresolved(log_density.detach())
+    disagreement = torch.where(unresolved, torch.inf, (coarse - fine).abs().detach())
     return fine + torch.log(length / (number - 1)), disagreement
 
 
@@ -198,10 +199,10 @@ def integrate(
     work: int,
     agreement: float = _AGREEMENT,
 ) -> Tensor:
-    """An integral over time for every row of a batch, with more nodes for the rows that need them.
+    """Integrals over time for the rows of a batch, with more nodes for rows that need them.
 
     Args:
-        grid: maps operands ``(B, *event)`` to where their integrand is worth evaluating.
+        grid: maps operands ``(B, *event)`` to the interval of their integrand.
         kernel: maps (grid, number of nodes, *operands) to a result ``(B, ...)`` and the
             disagreement of its rule with half the nodes ``(B,)``.
         operands: tensors whose batch shapes broadcast.
@@ -210,7 +211,7 @@ def integrate(
         agreement: the disagreement that is accepted.
     """
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
-    # One more dimension in front, so that a single urn has rows to pick, too.
+    # One more dimension in front gives rows to a single urn, too.
     rows = [
         x.expand((1, *batch, *x.shape[x.ndim - e :])) for x, e in zip(operands, events, strict=True)
     ]
@@ -230,7 +231,7 @@ def _refined(
         return kernel(TimeGrid(*grids.unbind(-1)), _NODES_UNREAD, *operands)[0]
     result, disagreement = kernel(TimeGrid(*grids.unbind(-1)), _NODES[0], *operands)
     for number in _NODES[1:]:
-        rough = disagreement > agreement  # not where it is NaN, which more nodes do not mend
+        rough = disagreement > agreement  # False for NaN, which more nodes do not repair
         if not bool(rough.any()):
             break
         times = TimeGrid(*grids[rough].unbind(-1))

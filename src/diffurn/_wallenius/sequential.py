@@ -1,14 +1,15 @@
-r"""Wallenius' law of small urns by dynamic programming, ball by ball over all states of an urn.
+r"""Wallenius' law of small urns, by dynamic programming over all states of an urn.
 
 In state x the next ball is of group j with probability :math:`ω_j (m_j - x_j) / D(x)`, with
 :math:`D(x) = \sum_j ω_j (m_j - x_j)`, so
 
 .. math:: P_{k+1}(x) = \sum_j P_k(x - e_j) \frac{ω_j (m_j - x_j + 1)}{D(x - e_j)}.
 
-All terms are positive: every probability, and every mean, is relatively accurate. States are
-numbered in mixed radix, with the counts of all groups but one as digits; the count of that one is
-the rest of k. A ball of group j adds that digit's stride, modulo the number of states. Wrapping
-around would start where all balls of a group are drawn, and no ball comes from there.
+All terms are positive, so every probability and every mean is relatively accurate.
+
+States are numbered in mixed radix. The digits are the counts of all groups but one, whose count is
+the rest of k. A ball of group j adds that digit's stride, modulo the number of states. A digit
+never overflows: at its largest value all balls of the group, or all draws, have been drawn.
 """
 
 from __future__ import annotations
@@ -34,9 +35,9 @@ class States(NamedTuple):
 
     Attributes:
         rest: the group whose count is not a digit.
-        bases: of each other group, one more than the most balls that any of the urns draws of it.
-        draws: the most that any of the urns draws.
-        ragged: whether some urns draw less.
+        bases: for each other group, one more than the most balls that any urn draws of it.
+        draws: the most draws of any urn.
+        ragged: whether some urns have fewer draws.
     """
 
     rest: int
@@ -66,11 +67,11 @@ class States(NamedTuple):
         return (self.draws + 1) * self.number * (len(self.bases) + 1)
 
     def held(self, device: torch.device) -> int:
-        """The work of an urn in a piece of a batch; on a CPU, calls cost more than cache misses."""
+        """The work of an urn in a chunk; less on a CPU, where calls cost more than cache misses."""
         return -(-self.work // 8) if device.type == "cpu" else self.work
 
     def digits(self, like: Tensor) -> Tensor:
-        """``(c - 1, F)``."""
+        """The digits of all states, ``(c - 1, F)``."""
         number = torch.arange(self.number, device=like.device)
         pairs = zip(self.strides, self.bases, strict=True)
         return torch.stack([number // stride % base for stride, base in pairs]).to(like.dtype)
@@ -78,7 +79,7 @@ class States(NamedTuple):
     def counts(self, draws: Tensor) -> Tensor:
         """The counts of all states after n draws ``(...)``: ``(..., c, F)``.
 
-        They are negative, so impossible, where the digits sum to more than n.
+        If the digits of a state sum to more than n, the rest is negative, and the state impossible.
         """
         digits = self.digits(draws)
         rest = draws[..., None, None] - digits.sum(0)
@@ -108,8 +109,11 @@ class States(NamedTuple):
         return law / law.sum(-1, keepdim=True)
 
     def _rates(self, weights: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor]:
-        """ω_j (m_j - x_j) of the counted groups, ``(..., c - 1, F)``, and of the rest at every
-        step, ``(..., n, F)``.
+        """The rates ω_j (m_j - x_j) in every state.
+
+        Returns:
+            Those of the groups with a digit, ``(..., c - 1, F)``, and those of the rest at every
+            step, ``(..., n, F)``.
         """
         digits = self.digits(weights)
         left = (self._counted(group_sizes).unsqueeze(-1) - digits).clamp(min=0)
@@ -120,11 +124,11 @@ class States(NamedTuple):
         return rates, weight_of_rest * left_of_rest.clamp(min=0)
 
     def _counted(self, values: Tensor) -> Tensor:
-        """All columns ``(..., c)`` but that of the rest."""
+        """The columns ``(..., c - 1)`` of all groups but the rest."""
         return torch.cat([values[..., : self.rest], values[..., self.rest + 1 :]], -1)
 
     def _into(self, device: torch.device) -> Tensor:
-        """For every counted group and state, the state with one ball less, in ``(c - 1, F)``."""
+        """Flat indices into ``(c - 1, F)``: each group's state with one ball less."""
         number = torch.arange(self.number, device=device)
         before = [(number - stride) % self.number for stride in self.strides]
         return torch.cat([i * self.number + state for i, state in enumerate(before)])
@@ -191,11 +195,11 @@ class Sequential(Integral):
 def _mean(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     law = states.law(log_weights, group_sizes, draws)
     mean = (law.unsqueeze(-2) * states.counts(draws)).sum(-1)
-    return mean if states.draws else mean + 0 * log_weights  # without draws the derivatives are 0
+    return mean if states.draws else mean + 0 * log_weights  # without draws, derivatives are 0
 
 
 def _covariance(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Around the likeliest state, so that little is subtracted where it is almost certain."""
+    """Cov[X], around the most probable state, so that little cancels if it is almost certain."""
     law, counts = states.law(log_weights, group_sizes, draws), states.counts(draws)
     counts = counts.expand(*law.shape[:-1], *counts.shape[-2:])
     likeliest = law.detach().argmax(-1)[..., None, None].expand(*counts.shape[:-1], 1)
@@ -206,7 +210,7 @@ def _covariance(states: States, log_weights: Tensor, group_sizes: Tensor, draws:
 
 
 class _Mean(ClosedForm):
-    """The mean of long batches: memory does not hold all steps until they are differentiated."""
+    """The mean of long batches, evaluated in chunks again in the backward pass to save memory."""
 
     @staticmethod
     def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States) -> Tensor:

@@ -1,4 +1,4 @@
-"""Gradients through a draw, one estimator a file, behind one seam (`Estimator`)."""
+"""Estimators of gradients through a draw, all with the interface `Estimator`."""
 
 from diffurn.estimators.annealing import ExponentialAnnealing
 from diffurn.estimators.covariance import CovarianceST

@@ -1,4 +1,4 @@
-"""The straight-through estimator whose backward pass is exact on average."""
+"""The straight-through estimator with the gradient of the mean."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class CovarianceST(Estimator):
-    r"""Hard, exact draws forward; the exact Jacobian of the mean backward.
+    r"""Exact, hard draws forward; the exact Jacobian of the mean backward.
 
-    For Fisher's law, an exponential family, that is multiplication by the covariance:
-    :math:`∂\,E[x] / ∂ \log ω = \mathrm{Cov}[x]`. Sending the upstream gradient u back as Cov u is
-    the gradient of f linearised at the draw: without bias or variance for linear f, O(c) per urn
-    for any group sizes.
+    Fisher's law is an exponential family, so its Jacobian is the covariance:
+    :math:`∂\,E[x] / ∂ \log ω = \mathrm{Cov}[x]`. An upstream gradient u becomes Cov u, the gradient
+    of f linearised at the draw. For linear f it has neither bias nor variance. It costs O(c) per
+    urn, whatever the group sizes.
 
-    Reference: the idea of SIMPLE (Ahmed, Zeng, Niepert, Van den Broeck, ICLR 2023), lifted from
+    Reference: SIMPLE (Ahmed, Zeng, Niepert, Van den Broeck, ICLR 2023), here generalised from
     k-subsets to urns.
 
     Example:
@@ -41,7 +41,7 @@ class CovarianceST(Estimator):
         return law.rsample(num_samples)
 
     def rank_indicators(self, law: Law, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
-        """Hard indicators forward; backward the exact gradient of P(x_group ≥ i)."""
+        """Counts and hard indicators; backward, the exact gradient of P(x_group ≥ i)."""
         counts, tail = law.rsample_with_tail(num_samples, group)
         ranks = torch.arange(1, tail.shape[-1] + 1, dtype=counts.dtype, device=counts.device)
         hard = (ranks <= counts[..., group].detach().unsqueeze(-1)).to(counts.dtype)

@@ -1,4 +1,4 @@
-"""The interface of estimators."""
+"""The interface of all estimators of gradients through a draw."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 
 class Estimator:
-    """A way to send gradients through a draw. A subclass defines `rsample`.
+    """The base class of estimators; a subclass defines `rsample`.
 
-    It is handed the law of a batch of urns (`diffurn._law.Law`), and never sees the distribution.
+    Its methods take the law of a batch of urns (`diffurn._law.Law`), not the distribution.
     """
 
-    # Whether the law must offer a `chain` of conditional laws.
+    # Whether the law must have a `chain` of conditional laws.
     needs_conditionals: ClassVar[bool] = False
 
     def check(self, groups: int) -> None:
-        """Raises a ValueError if the estimator does not suit an urn of so many groups."""
+        """Raises a ValueError if the estimator cannot be used for urns of `groups` groups."""
 
     def rsample(self, law: Law, num_samples: int) -> Tensor:
         """Draws of each urn, shape ``(num_samples, ..., c)``, that carry a gradient."""

@@ -1,4 +1,4 @@
-"""The paper's estimator, a chain of Gumbel-Softmax draws, and its exact sibling."""
+"""Gumbel-Softmax through a chain of conditional laws: the paper's, or the exact ones."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ if TYPE_CHECKING:
 
 
 class GumbelDraw(NamedTuple):
-    """One draw of every urn with all that the chain made on its way, per group, in the urn's order
-    of groups.
+    """Draws of `GumbelSoftmax` with the intermediate results of the chain.
 
-    Column k of a group's tensors stands for the count ``window_starts[group] + k``. The group drawn
-    last is determined by the others: its window holds that one count.
+    Tuples have one tensor per group, in the urn's order of groups. Column k of a group's tensors
+    stands for the count ``window_starts[group] + k``. The count of the group drawn last is
+    determined by the others, so its tensors have one column.
 
     Attributes:
         counts: x, shape ``sample_shape + (..., c)``.
-        one_hots: y, one ``sample_shape + (..., W)`` a group; straight-through if the estimator is
-            hard, relaxed otherwise.
-        log_weights: α, unnormalised, -inf where a count is impossible.
+        one_hots: y, shape ``sample_shape + (..., W)`` for each group; straight-through if the
+            estimator is hard, relaxed otherwise.
+        log_weights: α, unnormalised; -inf for impossible counts.
         perturbed: r̂ = α + Gumbel noise.
-        window_starts: the count that column 0 stands for.
+        window_starts: the count of column 0.
     """
 
     counts: Tensor
@@ -43,40 +43,40 @@ class GumbelDraw(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """The draw of one group: its conditional law, perturbed scores, relaxed one-hot and the column
-    of the hard one.
-    """
+    """The draw of one group."""
 
-    law: Conditional
-    perturbed: Tensor
-    soft: Tensor
-    chosen: Tensor
+    law: Conditional  # of the group's count
+    perturbed: Tensor  # r̂, (R, W)
+    soft: Tensor  # the relaxed one-hot, (R, W)
+    chosen: Tensor  # the column of the hard count, (R,)
 
 
 @dataclass(frozen=True)
 class GumbelSoftmax(Estimator):
-    r"""Straight-through Gumbel-Softmax through the chain of conditional laws (Algorithms 1 and 2 of
-    Sutter et al., ICLR 2023).
+    r"""Straight-through Gumbel-Softmax through the chain of conditional laws.
 
-    Group after group the log-weights α of all counts are perturbed by Gumbel noise, r̂ = α + g; the
-    hard count is argmax r̂, the relaxed one-hot softmax(r̂ / τ), and backward the hard one is taken
-    for the relaxed one. Later groups see the hard count of earlier ones. Gradients flow on to them
-    through the draws left (α continued to real n); the last count is what is left, so its
-    derivative in the draws left is 1.
+    Groups are drawn one after another. The log-weights α of a group's counts are perturbed by
+    Gumbel noise, r̂ = α + g. The hard count is argmax r̂, the relaxed one-hot is softmax(r̂ / τ). The
+    forward pass uses the hard count, the backward pass the gradient of the relaxed one.
+
+    Later groups depend on the hard counts of earlier ones. Gradients flow to them through the draws
+    left, with α continued to real n. The last group gets all draws left, so its derivative in them
+    is 1.
+
+    Reference: Sutter et al. (ICLR 2023), Algorithms 1 and 2.
 
     Args:
         temperature: τ > 0, a number or a scalar tensor.
         hard: whole counts forward (default); otherwise relaxed counts, which still sum to n.
-        conditionals: "exact", the true conditional laws, or "merged", the paper's approximation
-            (all later groups as one), whose draws are *not* Fisher's law unless the merged weights
-            are equal.
-        order: in which order the groups are drawn: None as given, "random" anew for every draw, or
-            a permutation.
-        rao_blackwell: average the relaxed one-hot over this many noises that agree with the hard
-            draw (Gumbel-Rao; Paulus, Maddison, Krause, ICLR 2021), which lowers the variance at
-            temperatures below 1; 0 is the ordinary estimator.
-        through_draws_left: let gradients flow through the draws left to later groups; False cuts
-            them there.
+        conditionals: "exact" for the true conditional laws, or "merged" for the paper's
+            approximation, which merges all later groups into one. Merged draws do *not* follow
+            Fisher's law unless the merged weights are equal.
+        order: the order in which groups are drawn: None for the given one, "random" for a new one
+            for every draw, or a permutation.
+        rao_blackwell: the number of noises, all of which give the same hard draw, over which the
+            relaxed one-hot is averaged (Gumbel-Rao; Paulus, Maddison, Krause, ICLR 2021). This
+            lowers the variance at temperatures below 1. 0 is the ordinary estimator.
+        through_draws_left: whether gradients flow through the draws left to later groups.
 
     Example:
         >>> from diffurn import FisherHypergeometric
@@ -109,7 +109,7 @@ class GumbelSoftmax(Estimator):
             )
         if self.rao_blackwell < 0:
             raise ValueError(
-                f"rao_blackwell is {self.rao_blackwell}, but must be a number of noises ≥ 0"
+                f"rao_blackwell is {self.rao_blackwell}, but the number of noises must be ≥ 0"
             )
 
     def check(self, groups: int) -> None:
@@ -128,7 +128,7 @@ class GumbelSoftmax(Estimator):
         return chain.in_order(self._drawn(chain)[0])
 
     def draw(self, urn: Any, sample_shape: Sequence[int] = ()) -> GumbelDraw:
-        """Draws of a `FisherHypergeometric` with all intermediate results of the chain."""
+        """Draws of a `FisherHypergeometric` with the intermediate results of the chain."""
         num_samples = torch.Size(sample_shape).numel()
         law = urn._law_for_chains(num_samples)
         if isinstance(self.order, str):  # one random order for all draws
@@ -153,11 +153,11 @@ class GumbelSoftmax(Estimator):
     def log_density(self, draw: GumbelDraw) -> Tensor:
         r"""The log-density of the relaxed one-hots of a draw, shape ``sample_shape + (...)``.
 
-        Given the hard counts before it, which the earlier one-hots determine by their largest
-        entries, every relaxed one-hot follows the Concrete law of its α (torch's
-        ``RelaxedOneHotCategorical``) on the simplex of its possible counts, so the joint density is
-        their product. The relaxed *counts*, being weighted sums of these entries, have no density
-        in closed form.
+        The largest entry of a relaxed one-hot determines its hard count. Given the hard counts of
+        the groups before it, a relaxed one-hot follows the Concrete law of its α (torch's
+        ``RelaxedOneHotCategorical``) on the simplex of its possible counts. The joint density is
+        the product of these. The relaxed *counts* are weighted sums of the one-hots' entries, and
+        have no density in closed form.
         """
         total = torch.zeros_like(draw.counts[..., 0])
         for log_weights, perturbed in zip(draw.log_weights, draw.perturbed, strict=True):
@@ -179,7 +179,7 @@ class GumbelSoftmax(Estimator):
         counts, largest = chain.in_order(drawn), law.largest(group)
         if steps:
             indicators = _at_least(self._one_hot(steps[0]), steps[0].law.lowest, largest)
-        else:  # a lone group
+        else:  # a single group
             ranks = torch.arange(1, largest + 1, device=drawn.device)
             indicators = (ranks <= drawn).to(drawn.dtype)
         return counts, indicators.reshape(*counts.shape[:-1], largest)
@@ -191,10 +191,13 @@ class GumbelSoftmax(Estimator):
         return law.chain(num_samples, order, self.conditionals == "merged", self.temperature)
 
     def _drawn(self, chain: Chain) -> tuple[Tensor, list[_Step]]:
-        """Algorithm 1: each group but the last by its conditional law; the last gets the rest."""
+        """Counts ``(R, c)`` in the chain's order, and the steps of all groups but the last.
+
+        This is Algorithm 1 of the paper. The last group gets all draws left.
+        """
         counts, steps = [], []
         left = chain.draws
-        seen = left  # the hard draws left, with the gradient that later groups may see
+        seen = left  # the hard draws left, with the gradient that flows through later groups
         for place in range(chain.groups - 1):
             step = self._draw_group(chain.conditional(place, seen))
             count = step.law.lowest + self._one_hot_mean(step)
@@ -206,7 +209,7 @@ class GumbelSoftmax(Estimator):
         return torch.stack([*counts, left], -1), steps
 
     def _draw_group(self, law: Conditional) -> _Step:
-        """Algorithm 2, and the perturbation."""
+        """The draw of one group from its conditional law, Algorithm 2 of the paper."""
         perturbed = law.log_weights + gumbel_noise(law.log_weights.shape, law.log_weights)
         chosen = perturbed.detach().argmax(-1)
         if self.rao_blackwell:
@@ -217,9 +220,9 @@ class GumbelSoftmax(Estimator):
         return _Step(law, perturbed, soft, chosen)
 
     def _noises_that_agree(self, log_weights: Tensor, chosen: Tensor) -> Tensor:
-        """Perturbed scores given that the largest is the chosen one: (rao_blackwell, rows, W)."""
+        """Perturbed scores given that the chosen one is the largest: (rao_blackwell, R, W)."""
         alpha = log_weights.detach()
-        exponential = -gumbel_noise((self.rao_blackwell, *alpha.shape), alpha)  # its logarithm
+        exponential = -gumbel_noise((self.rao_blackwell, *alpha.shape), alpha)  # log E, E ~ Exp(1)
         column = chosen.expand(self.rao_blackwell, -1).unsqueeze(-1)
         winner = exponential.gather(-1, column) - torch.logsumexp(alpha, -1, keepdim=True)
         scores = -torch.logaddexp(exponential - alpha, winner).scatter(-1, column, winner)
@@ -233,7 +236,7 @@ class GumbelSoftmax(Estimator):
         return straight_through(hard, step.soft)
 
     def _one_hot_mean(self, step: _Step) -> Tensor:
-        """Σ_k k y_k without making y."""
+        """Σ_k k y_k over the columns k, without making the one-hot y."""
         soft = (step.soft * step.law.steps).sum(-1)
         return straight_through(step.chosen.to(soft.dtype), soft) if self.hard else soft
 

@@ -1,4 +1,4 @@
-"""A relaxed sort, and the choice of the k̂ largest items with a learned k̂."""
+"""Relaxed sorting, and selection of the k̂ largest items for a learned k̂."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from diffurn.estimators.noise import gumbel_noise
 def neuralsort(
     scores: Tensor, temperature: float | Tensor, hard: bool = False, stochastic: bool = False
 ) -> Tensor:
-    r"""The relaxed permutation matrix that sorts `scores` in descending order, shape ``(..., d,
-    d)``; row i picks the i-th largest.
+    r"""The relaxed permutation matrix ``(..., d, d)`` that sorts `scores` in descending order.
+
+    Row i selects the i-th largest score:
 
     .. math:: \hat P_{i,:} = \mathrm{softmax}\big(((d + 1 - 2i) s - A_s 1) / τ\big),
               \qquad A_s[j, k] = |s_j - s_k|.
@@ -23,10 +24,10 @@ def neuralsort(
     Args:
         scores: s, shape ``(..., d)``.
         temperature: τ > 0; rows become one-hot as τ → 0.
-        hard: a true permutation forward (by argsort, so ties cannot pick an item twice), the
-            relaxed matrix backward.
-        stochastic: perturb the scores by Gumbel noise first: a relaxed draw from the Plackett-Luce
-            law with log-weights s.
+        hard: a true permutation forward, the relaxed matrix backward. The permutation comes from
+            argsort, so ties cannot select an item twice.
+        stochastic: whether to add Gumbel noise to the scores. The result is then a relaxed draw
+            from the Plackett-Luce law with log-weights s.
 
     Example:
         >>> neuralsort(torch.tensor([1.0, 3.0, 2.0]), temperature=1e-3)
@@ -41,9 +42,8 @@ def neuralsort(
     items = scores.shape[-1]
     distances = (scores.unsqueeze(-1) - scores.unsqueeze(-2)).abs().sum(-1)
     scaling = items - 1 - 2 * torch.arange(items, dtype=scores.dtype, device=scores.device)
-    relaxed = torch.softmax(
-        (scaling.unsqueeze(-1) * scores.unsqueeze(-2) - distances.unsqueeze(-2)) / temperature, -1
-    )
+    logits = scaling.unsqueeze(-1) * scores.unsqueeze(-2) - distances.unsqueeze(-2)
+    relaxed = torch.softmax(logits / temperature, -1)
     if not hard:
         return relaxed
     order = scores.detach().argsort(dim=-1, descending=True, stable=True)
@@ -52,8 +52,11 @@ def neuralsort(
 
 
 def select_top(permutation: Tensor, indicators: Tensor) -> Tensor:
-    """Which items are among the first k̂: Σ_i b_i P[i, :], from a (relaxed) permutation and the
-    rank indicators b of a count k̂.
+    """Whether each item is among the first k̂, Σ_i b_i P[i, :], shape ``(..., d)``.
+
+    Args:
+        permutation: P, a (relaxed) permutation matrix, shape ``(..., d, d)``.
+        indicators: b, the rank indicators b_i = 1[i ≤ k̂] of a count k̂, shape ``(..., d)``.
 
     Example:
         >>> order = neuralsort(torch.tensor([1.0, 3.0, 2.0]), temperature=1e-3)

@@ -1,4 +1,4 @@
-"""Gumbel noise, shared by everything that relaxes a draw."""
+"""Gumbel noise for relaxed draws."""
 
 from __future__ import annotations
 
@@ -9,8 +9,9 @@ from torch import Tensor
 
 
 def gumbel_noise(shape: Sequence[int], like: Tensor) -> Tensor:
-    """Standard Gumbel variates, finite, with the dtype and device of `like`; several times faster
-    than through `exponential_`.
+    """Finite standard Gumbel variates with the dtype and device of `like`.
+
+    This is several times faster than torch's `exponential_` and a logarithm.
     """
     uniform = torch.rand(tuple(shape), dtype=like.dtype, device=like.device)
     return uniform.clamp_(min=torch.finfo(like.dtype).tiny).log_().neg_().log_().neg_()

@@ -15,18 +15,20 @@ def score_surrogate(
     num_samples: int,
     control_variate: Literal["covariance"] | None = None,
 ) -> Tensor:
-    r"""A loss with the value of the sample mean of f, and with an unbiased estimate of ∇E[f(x)] as
-    its gradient; shape ``batch_shape``.
+    r"""A surrogate loss, shape ``batch_shape``, whose gradient is an unbiased estimate of ∇E[f(x)].
 
-    The score-function estimator with a leave-one-out baseline (Kool, van Hoof, Welling, 2019),
+    Its value is the sample mean of f. Its gradient is the score-function estimator with a
+    leave-one-out baseline (Kool, van Hoof, Welling, 2019),
 
     .. math:: \frac1S \sum_s \Big(f(x_s) - \frac{1}{S-1} \sum_{t≠s} f(x_t)\Big) ∇\log p(x_s),
 
-    needs f at whole counts only. With ``control_variate="covariance"`` the linear part of f at the
-    exact mean μ is taken out of the sum and put back exactly, as f'(μ)ᵀ ∇μ (MuProp: Gu, Levine,
-    Sutskever, Mnih, 2016): still unbiased, less variance where f is close to linear; f must then be
-    differentiable at the (fractional) mean. Parameters that f itself depends on get their ordinary
+    which needs f at whole counts only. Parameters that f itself depends on get their ordinary
     gradient as well.
+
+    With ``control_variate="covariance"`` the linear part of f at the exact mean μ is subtracted
+    from the sum, and its exact gradient f'(μ)ᵀ ∇μ is added (MuProp: Gu, Levine, Sutskever, Mnih,
+    2016). The estimate is still unbiased, and has less variance if f is close to linear. f must
+    then be differentiable at the mean, which is fractional.
 
     Args:
         urn: a distribution with `sample`, `log_prob` and `mean`, such as `FisherHypergeometric`.
@@ -44,7 +46,7 @@ def score_surrogate(
         torch.Size([3])
     """
     if num_samples < 2:
-        raise ValueError(f"num_samples is {num_samples}, but leaving one out needs at least 2")
+        raise ValueError(f"num_samples is {num_samples}, but must be at least 2")
     if control_variate not in (None, "covariance"):
         raise ValueError(
             f"control_variate is {control_variate!r}, but must be None or 'covariance'"
@@ -66,7 +68,7 @@ def score_surrogate(
 
 
 def _slope_at(f: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
-    """f'(point), a constant."""
+    """The gradient f'(point), detached."""
     with torch.enable_grad():
         point = point.requires_grad_()
         (slope,) = torch.autograd.grad(f(point.unsqueeze(0)).sum(), point)

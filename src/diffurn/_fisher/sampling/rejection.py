@@ -1,6 +1,4 @@
-"""Exact draws whose cost does not depend on the population: propose most groups, let the others
-decide.
-"""
+"""Exact draws by rejection sampling, at a cost that does not depend on the group sizes."""
 
 from __future__ import annotations
 
@@ -17,15 +15,15 @@ from diffurn._kernels.dispatch import sampling_kernels
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 from diffurn._numerics.tracing import reading_numbers
 
-# Proposed counts in flight at once: enough to keep the vector units busy, few enough to stay in the
-# cache.
+# The counts proposed at once: enough for the vector units, and few enough for the cache.
 _PROPOSED_COUNTS = 1 << 18
+# The fewest proposals of a round.
 _FEWEST_TRIES = 32
-# Acceptance is above 1/√c, so a round of 32 tries fails with probability below 1 - 1/√c: after 300
-# √c rounds, below e^-300.
+# A proposal is accepted with a probability of at least 1/√c. So a row is still pending after 300 √c
+# rounds with a probability below e^-300.
 _ROUNDS_PER_ROOT = 300
-# From so many groups on, one in so many of them decides; the mass of their sum costs as much as
-# some twenty proposals of them.
+# From 128 groups on, a block of one in twelve groups decides on a proposal. The mass of its sum
+# costs as much as about twenty proposals of its groups.
 _FEWEST_GROUPS_FOR_BLOCKS = 128
 _GROUPS_PER_DECIDING = 12
 
@@ -35,7 +33,7 @@ def draw_each(
 ) -> Tensor:
     """Exact draws of every urn, shape ``(num_samples, ..., c)``, from tilted log-odds.
 
-    The cost does not depend on the group sizes. On CUDA devices a kernel draws, without a
+    The cost does not depend on the group sizes. On CUDA devices a Triton kernel draws, without
     CPU-GPU synchronisation.
     """
     groups = log_odds.shape[-1]
@@ -51,14 +49,16 @@ def draw_each(
 
 
 def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """One exact draw for each row of tilted log-odds ``(R, c)``, by probabilistic divide and
-    conquer; NaN where the draws are NaN.
+    """One exact draw for each row of tilted log-odds ``(R, c)``; NaN if `draws` is NaN.
 
-    Draw X_j ~ Binomial(m_j, p_j) for every group but the widest; what is left of n falls to the
-    widest, which accepts with its own probability mass relative to the largest. The acceptance rate
-    is P(S = n) / max mass ≈ σ_widest / σ_S ≥ 1/√c, so a draw costs O(c^1.5) for any m. Where groups
-    are many, the widest twelfth of them decides by the mass of its sum, accepts about every third
-    proposal and draws what is left as from an urn of its own: O(c).
+    Propose X_j ~ Binomial(m_j, p_j) for every group but the widest, the one of largest variance.
+    The widest group gets the rest of n. Accept with the probability mass of that count, relative to
+    the group's largest mass. The acceptance rate is P(S = n) / max mass ≈ σ_widest / σ_S ≥ 1/√c, so
+    a draw costs O(c^1.5) for any m.
+
+    From 128 groups on, the widest twelfth of the groups gets the rest, and accepts by the mass of
+    its sum. About every third proposal is accepted. The rest is then drawn from the urn of these
+    groups in the same way, so a draw costs O(c).
 
     Reference: Arratia, DeSalvo, *Probabilistic divide-and-conquer: a new exact simulation method*
     (2016).
@@ -68,30 +68,30 @@ def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> T
     chunks = zip(
         log_odds.split(per_chunk), group_sizes.split(per_chunk), draws.split(per_chunk), strict=True
     )
-    return (
-        torch.cat([_draw_rows(*chunk) for chunk in chunks]) if rows else torch.empty_like(log_odds)
-    )
+    if not rows:
+        return torch.empty_like(log_odds)
+    return torch.cat([_draw_rows(*chunk) for chunk in chunks])
 
 
 def counts_proposed(groups: int) -> float:
-    """About how many counts are proposed until there is a draw."""
+    """About how many counts are proposed for one accepted draw."""
     return groups * (4.0 if groups >= _FEWEST_GROUPS_FOR_BLOCKS else math.sqrt(groups))
 
 
 class _Decider(Protocol):
-    """Groups that decide on a proposal of the others."""
+    """The groups that get the rest of n, and decide on a proposal of the others."""
 
     def log_ratio(self, left: Tensor, rows: Tensor) -> Tensor:
-        """Log of the probability that `left` balls are theirs, over the largest such, in some
-        rows.
-        """
+        """log P(S = left) - max_s log P(S = s) of their sum S, in the given rows."""
 
     def counts(self, left: Tensor) -> Tensor:
-        """How `left` balls of every row fall to them."""
+        """A draw of their counts, given that they sum to `left` in every row."""
 
 
 @dataclass(frozen=True)
 class _Group:
+    """A decider of one group."""
+
     size: Tensor
     log_odds: Tensor
     log_peak: Tensor
@@ -111,8 +111,9 @@ class _Group:
 
 @dataclass(frozen=True)
 class _Block:
-    """Many groups; masses of their sum S by quadrature, right to 1e-15 of the largest, which is
-    next to the mean (Darroch 1964).
+    """A decider of many groups, with the masses of their sum S by quadrature.
+
+    The error is 1e-15 of the largest mass, which is next to the mean (Darroch 1964).
     """
 
     log_odds: Tensor
@@ -134,13 +135,11 @@ class _Block:
 
     def log_ratio(self, left: Tensor, rows: Tensor) -> Tensor:
         offset = left - self.centre[rows]
-        # Further out is the mass of another total; and what cannot be must not be, however small
-        # its rounding error.
+        # Beyond its reach the quadrature is periodic, and gives the mass of another total. An
+        # impossible total must have the mass zero, not a rounding error.
         possible = (offset.abs() <= self.reach[rows]) & (left >= 0) & (left <= self.balls[rows])
-        return (
-            torch.where(possible, self.nodes.mass_of_rows(rows, offset), 0.0).log()
-            - self.log_peak[rows]
-        )
+        mass = torch.where(possible, self.nodes.mass_of_rows(rows, offset), 0.0)
+        return mass.log() - self.log_peak[rows]
 
     def counts(self, left: Tensor) -> Tensor:
         tilt = log_tilt(self.log_odds, self.group_sizes, left)
@@ -150,16 +149,13 @@ class _Block:
 def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     groups = log_odds.shape[-1]
     p, q = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
-    # Drawing the rarer of success and failure keeps the proposal's parameter accurate when p is all
-    # but one.
+    # The rarer of success and failure is drawn, so that its probability is accurate even if p is
+    # almost one.
     mostly_drawn = p > q
     rarer = torch.where(mostly_drawn, q, p)
     many = groups >= _FEWEST_GROUPS_FOR_BLOCKS
-    deciding = (
-        (group_sizes * p * q)
-        .topk(groups // _GROUPS_PER_DECIDING if many else 1, sorted=False)
-        .indices
-    )
+    number_deciding = groups // _GROUPS_PER_DECIDING if many else 1
+    deciding = (group_sizes * p * q).topk(number_deciding, sorted=False).indices
     of_deciding = log_odds.gather(-1, deciding), group_sizes.gather(-1, deciding)
     decider: _Decider = _Block.of(*of_deciding) if many else _Group.of(*of_deciding)
     proposed_sizes = group_sizes.scatter(-1, deciding, 0.0)
@@ -172,8 +168,8 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     for _ in range(_ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)):
         if not len(pending):
             return counts.scatter(-1, deciding, decider.counts(left_over))
-        # As rows finish, the rest try several proposals at once, so that every round is equally
-        # full.
+        # As rows finish, the pending ones get several proposals per round, so that all rounds are
+        # equally large.
         tries = pending.repeat(capacity // len(pending))
         proposal = base[tries] + sign[tries] * torch.binomial(proposed_sizes[tries], rarer[tries])
         left = draws[tries] - proposal.sum(-1)
@@ -192,7 +188,6 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 
 
 def _first_of_each(rows: Tensor, positions: Tensor, number_of_rows: int, none: int) -> Tensor:
-    """The smallest position that belongs to each row, `none` where there is no such position."""
-    return torch.full((number_of_rows,), none, device=rows.device).scatter_reduce(
-        0, rows, positions, "amin"
-    )
+    """The smallest position of each row, or `none` if the row has no position."""
+    first = torch.full((number_of_rows,), none, device=rows.device)
+    return first.scatter_reduce(0, rows, positions, "amin")

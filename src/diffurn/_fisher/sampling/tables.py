@@ -1,4 +1,4 @@
-"""Many draws of few urns, from tables that are filled once: alias tables, or a tree of them."""
+"""Many draws of few urns, from alias tables that are built once."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from diffurn._kernels.dispatch import sampling_kernels
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._numerics.binomial import binomial_variance
 
-# Tables up to this size, some ten megabytes, are kept for the next call.
+# Tables of up to this many cells, about ten megabytes, are cached for the next call.
 _CELLS_TO_KEEP = 1 << 19
 
 Kind = Literal["outcomes", "chain", "tree"]
@@ -33,7 +33,7 @@ class _PlainUrn(NamedTuple):
 
 
 class PlainUrns(NamedTuple):
-    """A batch of urns in plain numbers, and about the size of the largest one's tables."""
+    """A batch of urns in plain numbers, and about the size of the largest urn's tables."""
 
     rows: tuple[_PlainUrn, ...]
     cells: float
@@ -41,7 +41,7 @@ class PlainUrns(NamedTuple):
 
     @classmethod
     def read(cls, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> PlainUrns:
-        """Synchronises once; the tilts of an urn that was read before are known."""
+        """From tensors, with one CPU-GPU synchronisation; tilts are cached."""
         groups = log_weights.shape[-1]
         weights = log_weights.detach().reshape(-1, groups)
         rows = torch.cat([weights, group_sizes.reshape(-1, groups), draws.reshape(-1, 1)], -1)
@@ -62,16 +62,14 @@ def _tilted(urns: tuple[tuple[float, ...], ...]) -> PlainUrns:
 
 
 def _most_cells(log_odds: Tensor, group_sizes: Tensor) -> float:
-    """About the cells of the largest urn's tree: at every split, likely totals × left parts."""
+    """About the cells of the largest urn's tree: at every split, totals × counts of the left."""
     variance, sizes = binomial_variance(group_sizes, log_odds), group_sizes
     cells = torch.zeros_like(variance[:, 0])
     while variance.shape[-1] > 1:
         odd = variance.shape[-1] % 2
         widths = torch.minimum(2 * half_width(variance), sizes) + 1
-        variance, sizes = (
-            torch.nn.functional.pad(values, (0, odd)).unflatten(-1, (-1, 2)).sum(-1)
-            for values in (variance, sizes)
-        )
+        variance = torch.nn.functional.pad(variance, (0, odd)).unflatten(-1, (-1, 2)).sum(-1)
+        sizes = torch.nn.functional.pad(sizes, (0, odd)).unflatten(-1, (-1, 2)).sum(-1)
         rows = torch.ones_like(variance)
         if variance.shape[-1] > 1:
             rows = torch.minimum(2 * half_width(variance), sizes) + 1
@@ -80,7 +78,7 @@ def _most_cells(log_odds: Tensor, group_sizes: Tensor) -> float:
 
 
 def _most_outcomes(log_odds: Tensor, group_sizes: Tensor) -> float:
-    """About the outcomes of the largest urn: any likely counts of all groups but the widest."""
+    """About the likely outcomes of the largest urn: those of all groups but the widest."""
     variance = binomial_variance(group_sizes, log_odds)
     widths = torch.minimum(2 * half_width(variance), group_sizes) + 1
     return float(widths.sort(-1).values[:, :-1].log().sum(-1).max().exp())
@@ -124,7 +122,7 @@ class AliasTables(FisherLaw):
 
 @lru_cache(maxsize=4)
 def _kept_table(urn: _PlainUrn, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
-    """A table with a method `fill`. Those for kernels are filled on the CPU, which is faster."""
+    """A table with a method `fill`; those for kernels are built on the CPU, which is faster."""
     odds, sizes, draws = (torch.tensor(values, dtype=torch.float64, device="cpu") for values in urn)
     kernels = sampling_kernels(device)
     if kind == "chain":

@@ -1,10 +1,10 @@
-"""Many draws of one urn, from tables.
+"""Many draws of one urn, from alias tables.
 
-Few outcomes: one table holds them all (`Outcomes`). Else a binary tree over the groups, with a
-table at every split (`Tree`): going up, the windows of likely counts are convolved; going down, the
-known total of a node is split into its left and its right part by a tabulated conditional
-distribution. Balanced, it has the fewest cells; as a chain, group after group, it can be walked
-with nothing to remember.
+If the urn has few outcomes, one table holds them all (`Outcomes`). Otherwise there is a binary tree
+over the groups, with a table at every split (`Tree`). It is built from the leaves up, by convolving
+the windows of likely counts. A draw goes from the root down: at each node a tabulated conditional
+distribution splits the known total into its left and its right part. A balanced tree has the fewest
+cells. A chain, in which every left child is a single group, needs no stack.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from diffurn._numerics.binomial import binomial_variance
 
 @dataclass(frozen=True)
 class Split:
-    """How the total of a node falls to its left child: row t of the look-up is the law of left
-    given lowest_total + t.
+    """A node of a tree: the law of its left part, given its total.
+
+    Row t of `lookup` is the law of the left part given the total ``lowest_total + t``.
     """
 
     left: Split | None  # None: a single group
@@ -42,7 +43,7 @@ class Split:
         return cls(*children, totals.lowest, Alias.build(mass, left.lowest))
 
     def draw(self, totals: Tensor) -> list[Tensor]:
-        """Counts of the groups below this node, one tensor a group, for the given int64 totals."""
+        """Counts of the groups below this node, one tensor per group, given int64 totals."""
         left = self.lookup.draw(totals - self.lowest_total)
         return _draw(self.left, left) + _draw(self.right, totals - left)
 
@@ -53,7 +54,7 @@ def _draw(node: Split | None, totals: Tensor) -> list[Tensor]:
 
 @dataclass(frozen=True)
 class Tree:
-    """The tables of one urn, a split above every pair of parts."""
+    """A binary tree over the groups of one urn; `root` is None for a single group."""
 
     root: Split | None
     groups: int
@@ -64,10 +65,8 @@ class Tree:
         cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, chain: bool = False
     ) -> Tree:
         """From tilted log-odds ``(c,)``; as a chain, every left child is a single group."""
-        mean, variance = (
-            group_sizes * torch.sigmoid(log_odds),
-            binomial_variance(group_sizes, log_odds),
-        )
+        mean = group_sizes * torch.sigmoid(log_odds)
+        variance = binomial_variance(group_sizes, log_odds)
         number = int(draws)
 
         def grow(first: int, last: int) -> tuple[Window, Split | None]:
@@ -77,11 +76,10 @@ class Tree:
             (left, left_split), (right, right_split) = grow(first, middle), grow(middle, last)
             at_root = last - first == len(variance)
             moments = mean[first:last].sum(), variance[first:last].sum()
-            totals = (
-                Window(number, draws.new_ones(1))
-                if at_root
-                else window_of_sum(left, right, *moments)
-            )
+            if at_root:
+                totals = Window(number, draws.new_ones(1))
+            else:
+                totals = window_of_sum(left, right, *moments)
             return totals, Split.build(left, right, totals, (left_split, right_split))
 
         return cls(grow(0, len(variance))[1], len(variance), number)
@@ -94,14 +92,15 @@ class Tree:
 
 
 def _all_combinations(values: list[Tensor]) -> Tensor:
-    """One entry of each list, in all ways: ``(number of ways, number of lists)``."""
+    """All combinations of one entry of each list, ``(combinations, lists)``."""
     return torch.stack([grid.flatten() for grid in torch.meshgrid(*values, indexing="ij")], -1)
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """All likely outcomes of one urn in one table: ``counts[i]`` is what choice i of the look-up,
-    which has one row, stands for.
+    """An alias table of all likely outcomes of one urn.
+
+    `lookup` has one row, and ``counts[i]`` is the outcome of its choice i.
     """
 
     lookup: Alias
@@ -113,23 +112,19 @@ class Outcomes:
     ) -> Outcomes:
         """From tilted log-odds ``(c,)``, for draws of the given dtype."""
         windows = [group_window(*group) for group in zip(log_odds, group_sizes, strict=True)]
-        widest = max(
-            range(len(windows)), key=lambda j: len(windows[j].mass)
-        )  # gets what is left, and adds no outcomes
+        # The widest group gets the rest of n, so its window does not multiply the outcomes.
+        widest = max(range(len(windows)), key=lambda j: len(windows[j].mass))
         last = windows.pop(widest)
         free = _all_combinations([window.counts for window in windows])
         mass = _all_combinations([window.mass for window in windows]).prod(-1)
         left = draws - free.sum(-1)
         mass = mass * last.mass_at(left)
-        return cls.of(
-            torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1), mass, dtype
-        )
+        outcomes = torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1)
+        return cls.of(outcomes, mass, dtype)
 
     @classmethod
     def of(cls, outcomes: Tensor, mass: Tensor, dtype: torch.dtype) -> Outcomes:
-        """From outcomes ``(O, c)`` with their unnormalised masses ``(O,)``, whatever law they come
-        from.
-        """
+        """From outcomes ``(O, c)`` of any law and their unnormalised masses ``(O,)``."""
         lookup = Alias.build(mass.unsqueeze(0))
         return cls(lookup, outcomes.to(dtype).index_select(0, lookup.choices))
 

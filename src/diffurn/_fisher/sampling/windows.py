@@ -1,4 +1,4 @@
-"""Windows: the few consecutive counts out of possibly billions that carry all the probability."""
+"""Windows of likely counts: consecutive counts that hold almost all of the probability."""
 
 from __future__ import annotations
 
@@ -13,9 +13,7 @@ from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 
 @dataclass(frozen=True)
 class Window:
-    """Probabilities of the consecutive totals lowest, lowest + 1, …; everything outside is
-    negligible.
-    """
+    """The probabilities of the totals lowest, lowest + 1, …; others are negligible."""
 
     lowest: int
     mass: Tensor
@@ -31,14 +29,14 @@ class Window:
         )
 
     def mass_at(self, totals: Tensor) -> Tensor:
-        """The probability of each total, any whole numbers; zero outside the window."""
+        """The probabilities of whole-numbered totals; zero outside the window."""
         place = totals.to(torch.int64) - self.lowest
         inside = (place >= 0) & (place < len(self.mass))
         return torch.where(inside, self.mass[place.clamp(0, len(self.mass) - 1)], 0.0)
 
 
 def likely_range(mean: Tensor, variance: Tensor) -> tuple[int, int]:
-    """The totals that a sum of independent Bernoullis takes but for a probability of e^-33."""
+    """The range of a sum of independent Bernoulli variables, but for a probability of 2 e^-33."""
     reach = half_width(variance)
     return int(torch.floor(mean - reach)), int(torch.ceil(mean + reach))
 
@@ -54,8 +52,9 @@ def group_window(log_odds: Tensor, group_size: Tensor) -> Window:
 
 
 def window_of_sum(left: Window, right: Window, mean: Tensor, variance: Tensor) -> Window:
-    """The convolution of two windows, cut back to the likely totals; all terms are positive, so
-    tails stay relatively accurate.
+    """The convolution of two windows, cut back to the likely totals.
+
+    All terms are positive, so tails are relatively accurate.
     """
     mass = torch.nn.functional.conv1d(
         left.mass[None, None], right.mass.flip(0)[None, None], padding=len(right.mass) - 1
