@@ -15,12 +15,10 @@ from hypothesis import given
 from mpmath import mp, mpf
 from torch import Tensor
 
-from diffurn import WalleniusHypergeometric
-from diffurn._composition import composition_of
-from diffurn._wallenius import moments as arrivals
-from diffurn._wallenius.sequential import States
+from diffurn import WalleniusHypergeometric, _dispatch
+from diffurn._wallenius.sequential import Sequential
 from support import wallenius_oracles as oracles
-from support.distributions import assert_log_probs, wallenius
+from support.distributions import GeneralWallenius, assert_log_probs, wallenius
 from support.tolerances import WALLENIUS, WALLENIUS_SMALL
 from support.urns import Urn
 from support.wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
@@ -46,18 +44,12 @@ FEW_OUTCOMES = (
 )
 
 
-FOLLOWED = tuple(
-    urn
-    for urn in SMALL
-    if States.of(composition_of(urn.group_sizes, urn.draws, (urn.groups,))) is not None
-)
+def is_sequential(urn: WalleniusHypergeometric) -> bool:
+    """Whether the urn's moments come from dynamic programming."""
+    return isinstance(_dispatch.wallenius_for_moments(urn), Sequential)
 
 
-@pytest.fixture
-def no_integrals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moments must come from following the balls."""
-    for moment in ("mean", "covariance"):
-        monkeypatch.delattr(arrivals, moment)
+SEQUENTIAL = tuple(urn for urn in SMALL if is_sequential(wallenius(urn, torch.device("cpu"))))
 
 
 class AllSmall:
@@ -80,9 +72,7 @@ class AllSmall:
             torch.tensor([urn.draws for urn in SMALL], device=device),
             log_weights=log_weights,
         )
-        assert States.of(self.urns._composition) is None, (
-            "too many states to follow: their moments are integrals over time"
-        )
+        assert not is_sequential(self.urns), "with so many states, moments are integrals over time"
 
     @cached_property
     def mean(self) -> Tensor:
@@ -154,10 +144,12 @@ def test_covariance_keeps_ten_digits_of_its_largest_entry(urn: Urn, together: Al
     assert not covariance[urn.groups :].any()
 
 
-@pytest.mark.parametrize("urn", FOLLOWED, ids=str)
-def test_moments_of_urns_that_are_followed_ball_by_ball_keep_twelve_digits(
-    urn: Urn, device: torch.device, no_integrals: None
-) -> None:
+def test_dynamic_programming_computes_most_small_urns() -> None:
+    assert len(SEQUENTIAL) >= 25
+
+
+@pytest.mark.parametrize("urn", SEQUENTIAL, ids=str)
+def test_moments_by_dynamic_programming_keep_twelve_digits(urn: Urn, device: torch.device) -> None:
     ours, exact = wallenius(urn, device), draw_by_draw(Balls.of_urn(urn))
     assert_within(ours.mean, exact.mean, absolute=0.0, relative=1e-12)
     assert_covariance(ours.covariance_matrix, exact.covariance, 1e-12)
@@ -176,16 +168,15 @@ def test_moments_of_any_small_urn_are_right(urn: Urn, device: torch.device) -> N
     )
 
 
-def test_a_batch_of_different_small_urns_has_the_moments_of_each(
-    device: torch.device, no_integrals: None
-) -> None:
-    urns = [urn for urn in FOLLOWED if urn.groups == 3]
+def test_a_batch_of_different_small_urns_has_the_moments_of_each(device: torch.device) -> None:
+    urns = [urn for urn in SEQUENTIAL if urn.groups == 3]
     sizes, draws = (
         torch.tensor([urn.group_sizes for urn in urns]),
         torch.tensor([urn.draws for urn in urns]),
     )
     log_weights = torch.tensor([urn.log_weights for urn in urns], device=device)
     together = WalleniusHypergeometric(sizes.tolist(), draws.tolist(), log_weights=log_weights)
+    assert is_sequential(together)
     mean, covariance = together.mean, together.covariance_matrix
     for place, urn in enumerate(urns):
         alone = wallenius(urn, device)
@@ -195,13 +186,13 @@ def test_a_batch_of_different_small_urns_has_the_moments_of_each(
         )
 
 
-def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(
-    device: torch.device, no_integrals: None
-) -> None:
+def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(device: torch.device) -> None:
     """Value and gradient are those of its urns alone."""
     log_weights = torch.randn(3000, 2, device=device, requires_grad=True)
     slope = torch.randn(3000, 2, device=device)
-    mean = WalleniusHypergeometric([60, 40], 50, log_weights=log_weights).mean
+    urns = WalleniusHypergeometric([60, 40], 50, log_weights=log_weights)
+    assert is_sequential(urns)
+    mean = urns.mean
     (gradient,) = torch.autograd.grad((mean * slope).sum(), log_weights)
     for place in (0, 1234, 2999):
         alone = log_weights[place].detach().requires_grad_()
@@ -215,13 +206,13 @@ def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(
         )
 
 
-def test_the_mean_of_a_small_urn_is_differentiable_twice(
-    device: torch.device, no_integrals: None
-) -> None:
+def test_the_mean_of_a_small_urn_is_differentiable_twice(device: torch.device) -> None:
     log_weights = torch.tensor([0.3, -1.1, 0.6], device=device, requires_grad=True)
 
     def mean(log_weights: Tensor) -> Tensor:
-        return WalleniusHypergeometric([4, 3, 5], 6, log_weights=log_weights).mean
+        urn = WalleniusHypergeometric([4, 3, 5], 6, log_weights=log_weights)
+        assert is_sequential(urn)
+        return urn.mean
 
     assert torch.autograd.gradcheck(mean, log_weights)
     assert torch.autograd.gradgradcheck(mean, log_weights)
@@ -288,17 +279,15 @@ def exact_jacobian(urn: Urn) -> list[list[mpf]]:
     return [[columns[j][i] for j in groups] for i in groups]
 
 
-@pytest.mark.parametrize("follows_balls", [True, False])
+@pytest.mark.parametrize("kind", [WalleniusHypergeometric, GeneralWallenius])
 @pytest.mark.parametrize("urn", [urn for urn in SMALL if urn.name in SLOPED], ids=str)
 def test_the_mean_has_the_slope_of_the_exact_mean(
-    urn: Urn, follows_balls: bool, device: torch.device
+    urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device
 ) -> None:
     log_weights = torch.tensor(urn.log_weights, device=device)
 
     def mean(log_weights: Tensor) -> Tensor:
-        built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
-        built._known_sizes = built._known_sizes if follows_balls else None
-        return built.mean
+        return kind(urn.group_sizes, urn.draws, log_weights=log_weights).mean
 
     jacobian = torch.autograd.functional.jacobian(mean, log_weights)
     exact = list(itertools.chain.from_iterable(exact_jacobian(urn)))
