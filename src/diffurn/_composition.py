@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
+
+import torch
 
 from diffurn._numerics.tracing import can_read
 
@@ -16,53 +19,82 @@ _MOST_BALLS = 1024
 _MOST_GROUPS = 32
 # The most numbers: more are a data set, which takes longer to read than tables save.
 _MOST_NUMBERS = 512
+# Compositions that are kept for the next urn of the same sizes.
+_MOST_REMEMBERED = 256
+
+_remembered: OrderedDict[Any, Composition] = OrderedDict()
 
 
-class Composition(NamedTuple):
-    """The sizes of a batch of urns.
+class Composition:
+    """The sizes of a batch of urns; equal ones are one object.
 
     Attributes:
         shape: the shape of the batch; () stands for one composition of all urns.
         group_sizes: m, one row an urn.
         draws: n, one number an urn.
+        groups: c.
+        most_draws: the largest n.
+        window: the lowest and the highest count of a group's table. Of two groups these are the
+            possible counts of the first one; otherwise the lowest is 0.
+        width: the number of these counts.
+        cells: the cells of the largest table of an urn.
+        kept: tensors that follow from the sizes, by device (see `diffurn._fisher.constants`).
     """
 
-    shape: tuple[int, ...]
-    group_sizes: tuple[tuple[int, ...], ...]
-    draws: tuple[int, ...]
-
-    @property
-    def groups(self) -> int:
-        return len(self.group_sizes[0])
-
-    @property
-    def most_draws(self) -> int:
-        return max(self.draws)
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """The counts of a group's table: of two groups those of the first, else all from 0."""
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        group_sizes: tuple[tuple[int, ...], ...],
+        draws: tuple[int, ...],
+    ) -> None:
+        self.shape, self.group_sizes, self.draws = shape, group_sizes, draws
+        self.groups, self.most_draws = len(group_sizes[0]), max(draws)
         if self.groups > 2:
-            return 0, min(max(max(row) for row in self.group_sizes), self.most_draws)
-        rows = list(zip(self.group_sizes, self.draws, strict=True))
-        return min(max(0, n - row[1]) for row, n in rows), max(min(row[0], n) for row, n in rows)
+            self.window = 0, min(max(map(max, group_sizes)), self.most_draws)
+        else:
+            rows = list(zip(group_sizes, draws, strict=True))
+            lowest = min([max(0, n - row[1]) for row, n in rows])
+            self.window = lowest, max([min(row[0], n) for row, n in rows])
+        self.width = self.window[1] - self.window[0] + 1
+        self.cells = self.width * (1 if self.groups == 2 else self.most_draws + 1)
+        self.kept: dict[Any, Any] = {}
+        self._reordered: dict[tuple[int, ...], Composition] = {}
 
-    @property
-    def width(self) -> int:
-        lowest, highest = self.window
-        return highest - lowest + 1
+    @classmethod
+    def of(
+        cls,
+        shape: tuple[int, ...],
+        group_sizes: tuple[tuple[int, ...], ...],
+        draws: tuple[int, ...],
+    ) -> Composition:
+        """The one object for these sizes, while it is remembered."""
+        if torch.compiler.is_compiling():
+            return cls(shape, group_sizes, draws)
+        key = shape, group_sizes, draws
+        known = _remembered.get(key)
+        if known is None:
+            known = _remembered[key] = cls(shape, group_sizes, draws)
+            if len(_remembered) > _MOST_REMEMBERED:
+                _remembered.popitem(last=False)
+        return known
 
-    @property
-    def cells(self) -> int:
-        """The cells of the largest table of an urn."""
-        return self.width if self.groups == 2 else (self.most_draws + 1) * self.width
+    def __repr__(self) -> str:
+        return f"Composition({self.shape}, {self.group_sizes}, {self.draws})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Composition.of, (self.shape, self.group_sizes, self.draws)
 
     def largest(self, group: int) -> int:
-        return max(row[group] for row in self.group_sizes)
+        """The most balls that the group has in any urn."""
+        return max([row[group] for row in self.group_sizes])
 
     def reordered(self, order: Sequence[int]) -> Composition:
-        rows = tuple(tuple(row[j] for j in order) for row in self.group_sizes)
-        return Composition(self.shape, rows, self.draws)
+        """The same urns with their groups in another order."""
+        known = self._reordered.get(tuple(order))
+        if known is None:
+            rows = tuple([tuple([row[j] for j in order]) for row in self.group_sizes])
+            known = self._reordered[tuple(order)] = Composition.of(self.shape, rows, self.draws)
+        return known
 
 
 def composition_of(
@@ -72,7 +104,7 @@ def composition_of(
 
     Example:
         >>> composition_of([3, 5], 4, weights_shape=(2,))
-        Composition(shape=(), group_sizes=((3, 5),), draws=(4,))
+        Composition((), ((3, 5),), (4,))
     """
     if not weights_shape or not 2 <= weights_shape[-1] <= _MOST_GROUPS:
         return None
@@ -98,7 +130,7 @@ def composition_of(
         return None
     if not all(n <= sum(row) for row, n in zip(rows, number, strict=True)):
         return None
-    composition = Composition(shape, tuple(rows), tuple(number))
+    composition = Composition.of(shape, tuple(rows), tuple(number))
     return composition if composition.cells <= MOST_CELLS else None
 
 

@@ -19,8 +19,9 @@ from diffurn._fisher.sampling.rejection import counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.tabulated import Tabulated
 from diffurn._kernels.dispatch import has_kernels
+from diffurn._numerics.autograd import asks_for_derivative
 from diffurn._numerics.enumeration import enumerate_counts
-from diffurn._numerics.tracing import asks_for_derivative, can_check, can_read
+from diffurn._numerics.tracing import can_check, can_read
 from diffurn._wallenius.integral import FARTHEST, Integral
 from diffurn._wallenius.outcomes import OutcomeTable
 from diffurn._wallenius.sequential import Sequential, States

@@ -44,7 +44,11 @@ class Marginals:
     def log_prob(self, value: Any) -> Tensor:
         """log P(X_j = x_j)."""
         urn = self._urn
-        x = urn._checked_value(value, joint=False)
+        value = urn._with_groups(value)
+        x: Tensor = value.double()
+        if urn._validate_args and can_check():
+            finite = (x == x.floor()) & (x.abs() < torch.inf)
+            require("value", value, finite.detach(), "counts must be integers")
         lowest, highest = urn._marginal_support()
         possible, certain = (x >= lowest) & (x <= highest), lowest == highest
         log_prob = urn._law_for_marginals(x).marginal_log_prob(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
@@ -12,11 +11,11 @@ from torch.distributions import Distribution, constraints
 
 from diffurn import _constraints as urn_constraints
 from diffurn._composition import Composition, composition_of
-from diffurn._fisher.constants import draws as cached_draws
-from diffurn._fisher.constants import group_sizes as cached_sizes
+from diffurn._fisher.constants import constants_of
 from diffurn._marginals import Marginals
+from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import enumerate_counts
-from diffurn._numerics.tracing import asks_for_derivative, can_check, can_read, is_transforming
+from diffurn._numerics.tracing import can_check, can_read
 from diffurn._validation import (
     as_counts,
     as_float_tensor,
@@ -35,16 +34,6 @@ ENUMERATION_LIMIT = 1_000_000
 # The weight that stands for zero, relative to the smallest other one, while derivatives in it are
 # asked for.
 _NEGLIGIBLE = math.exp(-300)
-
-
-class _Derived:
-    """A parameter made from the given one; not remembered, since optimisers change it in place."""
-
-    def __init__(self, derive: Callable[[Any], Tensor]) -> None:
-        self.derive = derive
-
-    def __get__(self, instance: Any, owner: type) -> Tensor:
-        return cast(Tensor, self if instance is None else self.derive(instance))
 
 
 class _Facts(NamedTuple):
@@ -102,11 +91,11 @@ class Urn(Distribution):
         self.group_sizes = sizes if sizes.shape == full else sizes.expand(full)
         self.draws = number if number.shape == full[:-1] else number.expand(full[:-1])
         # A leaf stays the leaf it is, so that an urn with learned weights can be copied.
-        setattr(self, name, parameter if parameter.shape == full else parameter.expand(full))
+        self._given = parameter if parameter.shape == full else parameter.expand(full)
         # Our own checks say more than torch's, which are skipped.
         super().__init__(full[:-1], full[-1:], validate_args=False)
         self._validate_args = validate
-        self._most_draws: int | None = self._sizes and self._sizes.most_draws
+        self._most_draws: int | None = None if self._sizes is None else self._sizes.most_draws
         self._remember(self._check_arguments() if check else None)
         self._estimator = self._checked_estimator(estimator)
 
@@ -121,7 +110,8 @@ class Urn(Distribution):
             return sizes, as_integer_tensor("draws", draws, device, check)
         # Sizes read on the CPU were validated there and are cached on the device, so no
         # synchronising copy is needed. The urn gets copies of the cached tensors.
-        return cached_sizes(self._sizes, device).clone(), cached_draws(self._sizes, device).clone()
+        cached = constants_of(self._sizes, device)
+        return cached.group_sizes.clone(), cached.draws.clone()
 
     def _checked_estimator(self, estimator: Any) -> Estimator | None:
         if estimator is None:
@@ -138,16 +128,18 @@ class Urn(Distribution):
     # Arguments: checked once, and watched for changes in place
     # ----------------------------------------------------------------------------------------------
 
-    @property
-    def _given(self) -> Tensor:
-        """The parameter as it was given: `log_weights` or `weights`."""
-        given: Tensor = self.log_weights if self._is_log else self.weights
-        return given
-
     def _remember(self, facts: _Facts | None) -> None:
         self._known_facts = facts
-        self._versions_of_sizes = _versions(self.group_sizes, self.draws)
-        self._version_of_weights = None if facts is None else _versions(self._given)
+        self._known_versions = self._versions()
+
+    def _versions(self) -> tuple[int, ...] | None:
+        """How often the arguments were changed in place; None where torch does not count."""
+        if torch.compiler.is_compiling():
+            return None
+        try:
+            return self.group_sizes._version, self.draws._version, self._given._version
+        except RuntimeError:  # in inference mode
+            return None
 
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "_sizes": self._composition, "_known_facts": self._facts()}
@@ -161,16 +153,16 @@ class Urn(Distribution):
         """The sizes of a small urn as plain numbers, unless they were changed in place."""
         if self._sizes is None:
             return None
-        versions = _versions(self.group_sizes, self.draws)
-        return self._sizes if versions in (None, self._versions_of_sizes) else None
+        versions, known = self._versions(), self._known_versions
+        if versions is None or known is None or versions[:2] == known[:2]:
+            return self._sizes
+        return None
 
     def _facts(self) -> _Facts | None:
         """Facts about valid arguments; None if they were not checked, or changed in place since."""
-        if self._known_facts is None or self._version_of_weights is None:
+        if self._known_facts is None or self._known_versions is None:
             return None
-        versions = _versions(self._given), _versions(self.group_sizes, self.draws)
-        known = self._version_of_weights, self._versions_of_sizes
-        return self._known_facts if versions == known else None
+        return self._known_facts if self._versions() == self._known_versions else None
 
     def _is_positive(self) -> bool:
         """Whether all weights are known to be positive."""
@@ -232,13 +224,14 @@ class Urn(Distribution):
     # Weights
     # ----------------------------------------------------------------------------------------------
 
-    @_Derived
+    # Made anew in every call, since optimisers change weights in place.
+    @property
     def log_weights(self) -> Tensor:
-        return self.weights.log()
+        return self._given if self._is_log else self._given.log()
 
-    @_Derived
+    @property
     def weights(self) -> Tensor:
-        return self.log_weights.exp()
+        return self._given.exp() if self._is_log else self._given
 
     @property
     def dtype(self) -> torch.dtype:
@@ -272,11 +265,14 @@ class Urn(Distribution):
         n is NaN, for which samplers do not wait, where an urn is not valid.
         """
         given, sizes, draws = self._given.double(), self.group_sizes.double(), self.draws.double()
-        if self._facts() is None:
+        facts = self._facts()
+        if facts is not None and facts.positive_weights:
+            return given if self._is_log else given.log(), sizes, draws
+        if facts is None:
             draws = torch.where(self._is_valid(), draws, torch.nan)
         if self._keeps_zeros():
             given = _without_zeros(given)
-        elif not self._is_positive():
+        else:
             never = self._never_drawn()
             given = torch.where(never, 0.0 if self._is_log else 1.0, given)
             sizes = sizes.masked_fill(never, 0.0)
@@ -284,11 +280,11 @@ class Urn(Distribution):
 
     def _finite_log_weights(self) -> Tensor:
         """log ω in float64 for tables: -inf for weight zero, 0 where an urn is not valid."""
-        given = self._given.double()
-        if self._keeps_zeros():
+        given, facts = self._given.double(), self._facts()
+        if (facts is None or not facts.positive_weights) and self._keeps_zeros():
             given = _without_zeros(given)
         log_weights = given if self._is_log else given.log()
-        if self._facts() is None:
+        if facts is None:
             log_weights = torch.where(self._is_valid().unsqueeze(-1), log_weights, 0.0)
         return log_weights
 
@@ -381,7 +377,7 @@ class Urn(Distribution):
         new._is_log, new._sizes, new._most_draws = self._is_log, self._sizes, self._most_draws
         new._estimator = self._estimator
         new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
-        setattr(new, "log_weights" if self._is_log else "weights", self._given.expand(full))
+        new._given = self._given.expand(full)
         super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         new._remember(self._facts())
@@ -430,39 +426,29 @@ class Urn(Distribution):
             require_broadcast(batches, *batches.values())
         return cast(Tensor, value)
 
-    def _checked_value(self, value: Any, joint: bool = True) -> Tensor:
-        """Counts in float64; those of one draw (`joint`) or of each group on its own."""
+    def _checked_counts(self, value: Any) -> tuple[Tensor, bool]:
+        """Counts of one draw in float64, and whether they were checked."""
         value = self._with_groups(value)
         x: Tensor = value.double()
-        if self._validate_args and can_check():
-            counts = x.detach()
-            whole = counts == counts.floor()
-            if joint:
-                possible = whole & (counts >= 0) & (counts <= self.group_sizes)
-                self._check_counts(value, possible, counts.sum(-1))
-            else:
-                finite = whole & (counts.abs() < torch.inf)
-                require("value", value, finite, "counts must be integers")
-        return x
-
-    def _check_counts(self, value: Tensor, possible: Tensor, total: Tensor) -> None:
+        if not (self._validate_args and can_check()):
+            return x, False
+        counts = x.detach()
+        possible = (counts == counts.floor()) & (counts >= 0) & (counts <= self.group_sizes)
+        total = counts.sum(-1)
         complete = total == self.draws
         if bool(possible.all() & complete.all()):  # one synchronisation
-            return
+            return x, True
         rule = "counts must be integers from 0 to the size of their group"
         require("value", value, possible, rule)
         rule = f"the counts must sum to the draws, {_span(self.draws)}"
         require("value.sum(-1)", total, complete, rule)
+        return x, True
 
-    def _masked(self, log_prob: Tensor, x: Tensor) -> Tensor:
-        """-inf for counts outside the support; NaN counts stay NaN."""
-        if self._validate_args and self._is_positive() and can_check():
-            return log_prob  # the counts were checked
+    def _is_outside(self, x: Tensor) -> Tensor:
+        """Which counts ``(..., c)`` are outside the support; NaN is not."""
         x = x.detach()
-        outside = ((self.draws - x.sum(-1)).abs() >= 0.5) | ((x < 0) | (x > self._drawable())).any(
-            -1
-        )
-        return log_prob.masked_fill(outside, -torch.inf)
+        incomplete = (self.draws - x.sum(-1)).abs() >= 0.5
+        return incomplete | ((x < 0) | (x > self._drawable())).any(-1)
 
     def _marginal_support(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest possible count of each group, float64."""
@@ -492,16 +478,6 @@ def _without_zeros(weights: Tensor) -> Tensor:
     zero = weights == 0
     smallest = torch.where(zero, torch.inf, weights.detach()).amin(-1, keepdim=True)
     return weights + torch.where(zero, (_NEGLIGIBLE * smallest).clamp(1e-307, 1.0), 0.0)
-
-
-def _versions(*tensors: Tensor) -> tuple[int, ...] | None:
-    """How often each tensor was changed in place; None where torch does not count."""
-    if torch.compiler.is_compiling():
-        return None
-    try:
-        return tuple([tensor._version for tensor in tensors])
-    except RuntimeError:  # in inference mode
-        return None
 
 
 def _shown(tensor: Tensor) -> str:

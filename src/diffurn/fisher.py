@@ -69,9 +69,11 @@ class FisherHypergeometric(Urn):
         coefficients: :math:`∂/∂x_j = \log ω_j - ψ(x_j + 1) + ψ(m_j - x_j + 1)`. The value is -inf
         outside 0 ≤ x_j ≤ m_j and where Σx is not n.
         """
-        x = self._checked_value(value)
+        x, checked = self._checked_counts(value)
         log_prob = _dispatch.fisher_for_values(self, x).log_prob(x)
-        return self._or_nan(self._masked(log_prob, x))
+        if not (checked and self._is_positive()):
+            log_prob = log_prob.masked_fill(self._is_outside(x), -torch.inf)
+        return self._or_nan(log_prob)
 
     @property
     def log_normalizer(self) -> Tensor:

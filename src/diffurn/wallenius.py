@@ -79,7 +79,7 @@ class WalleniusHypergeometric(Urn):
 
     def log_prob(self, value: Any) -> Tensor:
         """log P(x), differentiable twice in the weights; -inf outside the support."""
-        x = self._checked_value(value)
+        x, _ = self._checked_counts(value)
         possible = (x.sum(-1) == self.draws) & ((x >= 0) & (x <= self._drawable())).all(-1)
         counts = torch.where(possible.unsqueeze(-1), x, 0.0)
         log_prob = _dispatch.wallenius_for_values(self, possible.numel()).log_prob(counts)

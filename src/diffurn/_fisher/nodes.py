@@ -17,8 +17,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffurn._fisher.tilt import surplus
-
 # Bernstein: P(|S - ES| ≥ half_width) ≤ 2 e^-33; the aliased terms are point masses and smaller
 # still.
 TAIL_NATS = 33.0
@@ -34,6 +32,17 @@ def half_width(variance: Tensor, nats: float | Tensor = TAIL_NATS) -> Tensor:
     ≤ 2 e^-nats.
     """
     return nats / 3 + (nats * nats / 9 + 2 * nats * variance).sqrt()
+
+
+def surplus(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Σ_j m_j σ(log_odds_j) - n, from the balls that are the exception: its error is that of the
+    variance, not of n.
+    """
+    drawn_often = log_odds > 0
+    exceptions = torch.where(drawn_often, -group_sizes, group_sizes) * torch.sigmoid(
+        torch.where(drawn_often, -log_odds, log_odds)
+    )
+    return exceptions.sum(-1) + (torch.where(drawn_often, group_sizes, 0.0).sum(-1) - draws)
 
 
 def sum_of_others(values: Tensor) -> Tensor:

@@ -16,9 +16,9 @@ from diffurn._fisher.mode import mode
 from diffurn._fisher.sampling.rejection import draw_each
 from diffurn._fisher.tilt import log_tilt
 from diffurn._law import Chain
-from diffurn._numerics.autograd import ClosedForm
+from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
 from diffurn._numerics.binomial import binomial_log_pmf
-from diffurn._numerics.tracing import asks_for_derivative, reading_numbers
+from diffurn._numerics.tracing import reading_numbers
 
 # Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ sees τ times as
 # deep.

@@ -23,9 +23,8 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from diffurn._composition import Composition
-from diffurn._fisher import constants
 from diffurn._fisher.conditionals import Conditional, central_differences
-from diffurn._fisher.constants import IMPOSSIBLE, NEVER
+from diffurn._fisher.constants import IMPOSSIBLE, NEVER, Constants, constants_of
 from diffurn._fisher.quadrature import FisherLaw, Quadrature
 from diffurn._kernels.dispatch import can_launch, primitive
 from diffurn._law import Chain
@@ -41,22 +40,25 @@ class Tabulated(FisherLaw):
 
     Args:
         composition: the sizes.
+        constants: the tensors that follow from the sizes.
         log_weights: log ω, float64 and finite, ``(..., c)``; carries the gradient.
     """
 
     composition: Composition
+    constants: Constants
     log_weights: Tensor
 
     @classmethod
     def build(cls, composition: Composition, log_weights: Tensor) -> Tabulated:
         """From log-weights of which some may be -inf; these get no gradient."""
-        return cls(composition, log_weights.clamp(min=NEVER))
+        constants = constants_of(composition, log_weights.device)
+        return cls(composition, constants, log_weights.clamp(min=NEVER))
 
     @property
     def general(self) -> Quadrature:
         never = self.log_weights <= NEVER
-        sizes = torch.where(never, 0.0, self._constant(constants.balls))
-        draws = self._constant(constants.total).expand(self.log_weights.shape[:-1])
+        sizes = torch.where(never, 0.0, self.constants.balls)
+        draws = self.constants.total.expand(self.log_weights.shape[:-1])
         return Quadrature.build(torch.where(never, 0.0, self.log_weights), sizes, draws)
 
     @property
@@ -87,7 +89,7 @@ class Tabulated(FisherLaw):
 
     def rsample(self, num_samples: int) -> Tensor:
         if self._has_kernel():
-            table, counts = self._constant(constants.pair), self._constant(constants.falling)
+            table, counts = self.constants.pair, self.constants.falling
             return self._launch(num_samples) + _SlopeOfMean.of(self.log_weights, table, counts)
         return self.tables().rsample(num_samples)
 
@@ -112,11 +114,9 @@ class Tabulated(FisherLaw):
         return _of_two_groups(self) if self.composition.groups == 2 else _of_many_groups(self)
 
     def reordered(self, order: Sequence[int]) -> Tabulated:
-        return Tabulated(self.composition.reordered(order), reordered(self.log_weights, order))
-
-    def _constant(self, constant: Any, group: int = 0) -> Tensor:
-        tensor: Tensor = constant(self.composition, self.log_weights.device, group)
-        return tensor
+        composition = self.composition.reordered(order)
+        constants = constants_of(composition, self.constants.device)
+        return Tabulated(composition, constants, reordered(self.log_weights, order))
 
     def _has_kernel(self) -> bool:
         return self.composition.groups == 2 and can_launch(self.log_weights)
@@ -124,9 +124,8 @@ class Tabulated(FisherLaw):
     def _launch(self, num_samples: int) -> Tensor:
         from diffurn._kernels import pair
 
-        makers = constants.pair, constants.falling, constants.total
-        table, counts, draws = (self._constant(maker) for maker in makers)
-        return pair.sample(self.log_weights, table, counts, draws, num_samples)
+        known = self.constants
+        return pair.sample(self.log_weights, known.pair, known.falling, known.total, num_samples)
 
 
 def reordered(columns: Tensor, order: Sequence[int]) -> Tensor:
@@ -172,10 +171,10 @@ class Tables(NamedTuple):
 
     def log_prob(self, x: Tensor) -> Tensor:
         """log P(x) for counts ``(..., c)``; the gamma function continues it to real ones."""
-        balls, n = self.urn._constant(constants.balls), self.urn._constant(constants.total)
+        balls, n = self.urn.constants.balls, self.urn.constants.total
         log_weights = self.urn.log_weights
         reference = log_weights.detach().amax(-1, keepdim=True)
-        ways = self.urn._constant(constants.log_factorials)
+        ways = self.urn.constants.log_factorials
         ways = ways - torch.lgamma(x + 1) - torch.lgamma(balls - x + 1)
         terms = torch.addcmul(ways, x - self.centre, log_weights - reference)
         # The last term is zero on the support; it makes the slope in x that of log ω itself.
@@ -187,7 +186,7 @@ class Tables(NamedTuple):
         probability = self.first.softmax(-1)
         shift = (probability * self.deviations[0]).sum(-1, keepdim=True)
         if not self.rest:
-            return torch.addcmul(self.centre, shift, self.urn._constant(constants.signs))
+            return torch.addcmul(self.centre, shift, self.urn.constants.signs)
         width, shifts = self.urn.composition.width, [shift.squeeze(-1)]
         # The log-probability of the counts before and of s draws left, but for that of the rest.
         before = pad(self.own[0], (self.rest[0].shape[-1] - width, 0), value=IMPOSSIBLE)
@@ -203,7 +202,7 @@ class Tables(NamedTuple):
         mean = self.centre + torch.stack(shifts, -1)
         # The tables' rounding errors are much the same in all groups, and cancel here.
         total = mean.detach().sum(-1, keepdim=True).clamp(min=_TINY)
-        return mean * (self.urn._constant(constants.total).unsqueeze(-1) / total)
+        return mean * (self.urn.constants.total.unsqueeze(-1) / total)
 
     def variance(self) -> Tensor:
         """Var[x_j], of two groups: the same for both."""
@@ -223,7 +222,7 @@ class Tables(NamedTuple):
         width = self.urn.composition.width
         column = chosen_column(self.first.detach().softmax(-1).cumsum(-1), num_samples)
         if not self.rest:
-            both, signs = (self.urn._constant(c) for c in (constants.first_column, constants.signs))
+            both, signs = self.urn.constants.first_column, self.urn.constants.signs
             return torch.addcmul(both, column.to(both.dtype).unsqueeze(-1), signs, value=-1)
         counts = [width - 1 - column]
         left = self.urn.composition.most_draws - counts[0]
@@ -231,7 +230,7 @@ class Tables(NamedTuple):
             column = chosen_column(row_of(joint.detach().softmax(-1).cumsum(-1), left))
             counts.append(width - 1 - column)
             left = left - counts[-1]
-        last = left - self.urn._constant(constants.surplus)
+        last = left - self.urn.constants.surplus
         return torch.stack([*counts, last], -1).to(self.first.dtype)
 
     def rsample(self, num_samples: int) -> Tensor:
@@ -241,24 +240,24 @@ class Tables(NamedTuple):
 
 def _of_two_groups(urn: Tabulated) -> Tables:
     """An exponential family in the one parameter log ω_1 / ω_2."""
-    ratio = (urn.log_weights * urn._constant(constants.signs)).sum(-1, keepdim=True)
-    most, fewest = urn._constant(constants.most), urn._constant(constants.fewest)
+    ratio = (urn.log_weights * urn.constants.signs).sum(-1, keepdim=True)
+    most, fewest = urn.constants.most, urn.constants.fewest
     centre = torch.where(ratio.detach() > 0, most, fewest)
-    deviation = urn._constant(constants.falling) - centre[..., :1]
-    first = torch.addcmul(urn._constant(constants.pair), deviation, ratio)
+    deviation = urn.constants.falling - centre[..., :1]
+    first = torch.addcmul(urn.constants.pair, deviation, ratio)
     return Tables(urn, centre, first, (deviation,))
 
 
 def _of_many_groups(urn: Tabulated) -> Tables:
-    width, constant = urn.composition.width, urn._constant
+    width, constants = urn.composition.width, urn.constants
     log_weights = urn.log_weights - urn.log_weights.detach().amax(-1, keepdim=True)
-    sizes, draws = constant(constants.balls), constant(constants.total)
+    sizes, draws = constants.balls, constants.total
     centre = _filled_from_the_heaviest(log_weights.detach(), sizes, draws)
-    deviations = constant(constants.falling).unsqueeze(-2) - centre[..., :-1].unsqueeze(-1)
+    deviations = constants.falling.unsqueeze(-2) - centre[..., :-1].unsqueeze(-1)
     weighted = log_weights[..., :-1].unsqueeze(-1)
-    own = torch.addcmul(constant(constants.own), deviations, weighted).unbind(-2)
-    of_last = constant(constants.last_counts) - centre[..., -1:]
-    rest = [torch.addcmul(constant(constants.last), of_last, log_weights[..., -1:])]
+    own = torch.addcmul(constants.own, deviations, weighted).unbind(-2)
+    of_last = constants.last_counts - centre[..., -1:]
+    rest = [torch.addcmul(constants.last, of_last, log_weights[..., -1:])]
     joint: list[Tensor] = []
     for row in own[:0:-1]:
         behind = _windows(pad(rest[-1], (width - 1, 0), value=IMPOSSIBLE), urn)
@@ -271,7 +270,7 @@ def _of_many_groups(urn: Tabulated) -> Tables:
 
 def _windows(values: Tensor, urn: Tabulated) -> Tensor:
     """Row s holds values s, …, s + W - 1; `vmap` cannot differentiate `unfold`."""
-    rows = values.index_select(-1, urn._constant(constants.windows))
+    rows = values.index_select(-1, urn.constants.windows)
     shape = urn.composition.most_draws + 1, urn.composition.width
     return rows.reshape(*values.shape[:-1], *shape)
 
@@ -363,7 +362,7 @@ class _Chain:
 
     @property
     def draws(self) -> Tensor:
-        return self.urn._constant(constants.total).expand(self.batch).reshape(-1)
+        return self.urn.constants.total.expand(self.batch).reshape(-1)
 
     def in_order(self, counts: Tensor) -> Tensor:
         return reordered(counts, inverse(self.order)).reshape(*self.batch, self.groups)
@@ -386,7 +385,7 @@ class _Chain:
             return tables.first.flip(-1)
         n, own = draws_left.detach(), tables.own[place].flip(-1)
         index = n.to(torch.int64).unsqueeze(-1)
-        index = index + self.urn._constant(constants.surplus_minus_rising)
+        index = index + self.urn.constants.surplus_minus_rising
         rest = tables.rest[place].expand(*n.shape, -1).gather(-1, index.clamp(min=0))
         log_weights = torch.where(index >= 0, own + rest, IMPOSSIBLE)
         if draws_left.requires_grad:
@@ -399,19 +398,15 @@ class _Chain:
         log_weights = self.urn.log_weights
         later = log_weights[..., place + 1 :]
         if later.shape[-1] > 1:
-            shares = self.urn._constant(constants.log_shares, place)
+            shares = self.urn.constants.log_shares(place)
             later = (later + shares).logsumexp(-1, keepdim=True)
         ratio = log_weights[..., place : place + 1] - later
-        counts = self.urn._constant(constants.rising)
+        counts = self.urn.constants.rising
         if place == 0:
-            return torch.addcmul(self.urn._constant(constants.merged), counts, ratio)
-        law = torch.addcmul(self._row(constants.merged_rows, place, draws_left), counts, ratio)
+            return torch.addcmul(self.urn.constants.merged(0), counts, ratio)
+        left = draws_left.detach().to(torch.int64)
+        law = torch.addcmul(row_of(self.urn.constants.merged_rows(place), left), counts, ratio)
         if draws_left.requires_grad:
-            slope = self._row(constants.slopes, place, draws_left)
+            slope = row_of(self.urn.constants.slopes(place), left)
             law = law + (draws_left - draws_left.detach()).unsqueeze(-1) * slope
         return law
-
-    def _row(self, constant: Any, place: int, draws_left: Tensor) -> Tensor:
-        """The row of a table ``(..., N + 1, W)`` that belongs to the draws left."""
-        table = self.urn._constant(constant, place)
-        return row_of(table, draws_left.detach().to(torch.int64))

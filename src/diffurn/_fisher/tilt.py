@@ -191,14 +191,3 @@ class _Equation(NamedTuple):
         )
         slope = variance * (drawn / rising + left / falling)
         return _Step((rising / falling).log() * both / slope, -0.5 * missing - difference, variance)
-
-
-def surplus(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Σ_j m_j σ(log_odds_j) - n, from the balls that are the exception: its error is that of the
-    variance, not of n.
-    """
-    drawn_often = log_odds > 0
-    exceptions = torch.where(drawn_often, -group_sizes, group_sizes) * torch.sigmoid(
-        torch.where(drawn_often, -log_odds, log_odds)
-    )
-    return exceptions.sum(-1) + (torch.where(drawn_often, group_sizes, 0.0).sum(-1) - draws)

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from diffurn._numerics.tracing import asks_for_derivative, is_forward_mode, is_transforming
+from diffurn._numerics.autograd import asks_for_derivative, is_forward_mode, is_transforming
 
 HAS_TRITON = find_spec("triton") is not None
 

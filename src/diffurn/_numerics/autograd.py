@@ -1,4 +1,4 @@
-"""Functions whose derivatives are known in closed form, in reverse and in forward mode."""
+"""Derivatives: whether they are asked for, and functions that have them in closed form."""
 
 from __future__ import annotations
 
@@ -9,8 +9,22 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from diffurn._numerics.tracing import is_forward_mode, is_transforming
+
+def is_transforming() -> bool:
+    """Whether a transform such as `torch.func.vmap` or `torch.func.grad` is under way."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_forward_mode() -> bool:
+    """Whether tensors may carry tangents."""
+    return forward_ad._current_level >= 0
+
+
+def asks_for_derivative(x: Tensor) -> bool:
+    """Whether results will be differentiated in a tensor, in reverse or in forward mode."""
+    return (x.requires_grad and torch.is_grad_enabled()) or is_forward_mode()
 
 
 class ClosedForm(torch.autograd.Function):
@@ -37,15 +51,17 @@ class ClosedForm(torch.autograd.Function):
     def of(cls, *operands: Any) -> Tensor:
         if torch.compiler.is_compiling():  # torch.compile does not trace a forward mode
             return cast(Tensor, cls.apply(*operands))
-        if not (is_transforming() or is_forward_mode() or _any_requires_grad(operands)):
-            return cast(Tensor, cls.forward(*operands))
-        return cast(Tensor, _with_forward_mode(cls).apply(*operands))
+        if is_transforming() or is_forward_mode() or _requires_grad(operands):
+            return cast(Tensor, _with_forward_mode(cls).apply(*operands))
+        return cast(Tensor, cls.forward(*operands))
 
 
-def _any_requires_grad(operands: tuple[Any, ...]) -> bool:
-    return torch.is_grad_enabled() and any(
-        isinstance(operand, Tensor) and operand.requires_grad for operand in operands
-    )
+def _requires_grad(operands: tuple[Any, ...]) -> bool:
+    if torch.is_grad_enabled():
+        for operand in operands:
+            if isinstance(operand, Tensor) and operand.requires_grad:
+                return True
+    return False
 
 
 @functools.cache

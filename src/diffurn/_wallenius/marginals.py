@@ -13,14 +13,12 @@ from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import can_check
 from diffurn._wallenius import probabilities
 from diffurn._wallenius.moments import Moment, bracket, with_a_ball_left
+from diffurn._wallenius.probabilities import arrived, log_odds_of_arrival, saturation
 from diffurn._wallenius.quadrature import (
     TimeGrid,
-    arrived,
     integrate,
-    log_odds_of_arrival,
     log_trapezoid,
     root_of_decreasing,
-    saturation,
     time_grid,
 )
 

@@ -23,14 +23,12 @@ from diffurn._fisher import moments as fisher
 from diffurn._fisher.nodes import NODES
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.autograd import ClosedForm, pulled_back
+from diffurn._wallenius.probabilities import arrived, log_odds_of_arrival, saturation
 from diffurn._wallenius.quadrature import (
     DEPTH_OF_ALL_STATES,
     TimeGrid,
-    arrived,
     averages_on_grid,
     integrate,
-    log_odds_of_arrival,
-    saturation,
     time_grid,
 )
 

@@ -26,14 +26,43 @@ from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import can_read
 from diffurn._wallenius.quadrature import (
     TimeGrid,
-    arrived,
     integrate,
-    log_odds_of_arrival,
-    log_share_arrived,
     log_trapezoid,
-    saturation,
     time_grid,
 )
+
+# The logarithm of rate × time beyond which all balls of a group have arrived, and below whose
+# negative none has.
+_LOG_LARGEST = 700.0
+
+
+def arrived(log_y: Tensor) -> Tensor:
+    """y = rate × time, kept within float64."""
+    return torch.exp(log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST))
+
+
+def log_odds_of_arrival(log_y: Tensor) -> Tensor:
+    """log(e^y - 1), the log-odds that an exponential time of rate one is below y."""
+    y = arrived(log_y)
+    late = y > 1
+    early = torch.where(late, 1.0, y)
+    return torch.where(
+        late,
+        y + torch.log1p(-torch.exp(-torch.where(late, y, 1.0))),
+        log_y + torch.log(torch.expm1(early) / early),
+    )
+
+
+def log_share_arrived(log_y: Tensor) -> Tensor:
+    """log(1 - e^-y), the log-probability that an exponential time of rate one is below y."""
+    within = log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST)
+    # as -log(1 + 1/(e^y - 1)): relatively accurate both where y is small and where the result is
+    return (log_y - within).clamp(max=0) - torch.log1p(torch.expm1(torch.exp(within)).reciprocal())
+
+
+def saturation(y: Tensor) -> Tensor:
+    """b(y) = y / (e^y - 1): one for groups that are still full, zero for those that are used up."""
+    return torch.where(y < 1e-8, 1 - 0.5 * y, y / torch.expm1(y.clamp(min=1e-8)))
 
 
 @dataclass(frozen=True)
@@ -48,6 +77,7 @@ class _State:
     certain: Tensor  # (...): nothing drawn or everything, so the race passes through x for sure
     log_rate: Tensor  # (...): log D, and 0 where certain
     rate_shares: Tensor  # ω_j (m_j - x_j) / D
+    can_look: bool  # whether values can be read
 
     @classmethod
     def of(cls, log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> _State:
@@ -56,14 +86,9 @@ class _State:
         certain = (counts.sum(-1) == 0) | (log_rates == -torch.inf).all(-1)
         log_rates = torch.where(certain.unsqueeze(-1), 0.0, log_rates)
         log_rate = torch.logsumexp(log_rates, -1)
-        return cls(
-            log_weights,
-            group_sizes,
-            counts,
-            certain,
-            log_rate,
-            torch.exp(log_rates - log_rate.unsqueeze(-1)),
-        )
+        shares = torch.exp(log_rates - log_rate.unsqueeze(-1))
+        can_look = can_read(log_weights)
+        return cls(log_weights, group_sizes, counts, certain, log_rate, shares, can_look)
 
     def log_times(self, u: Tensor) -> Tensor:
         """log y_j = log ω_j + u at log times u (..., T): shape (..., T, c)."""
@@ -90,14 +115,11 @@ class _State:
             / torch.expm1(at_peak.clamp(max=50.0))
         )
         near = (distance.abs().unsqueeze(-1) < 0.5) & (at_peak < 50)
-        if can_read(near) and bool(near.all()):
+        if self.can_look and bool(near.all()):
             gain = relative
         else:
-            gain = torch.where(
-                near,
-                relative,
-                log_share_arrived(self.log_times(u)) - log_share_arrived(log_at_peak),
-            )
+            far = log_share_arrived(self.log_times(u)) - log_share_arrived(log_at_peak)
+            gain = torch.where(near, relative, far)
         gain = torch.where(
             self.counts.unsqueeze(-2) > 0, self.counts.unsqueeze(-2) * gain, 0.0
         ).sum(-1)

@@ -37,39 +37,6 @@ _ROOT_STEPS = 14
 # 2^30.
 _MOST_ROOT_STEPS = 90
 
-# The logarithm of rate × time beyond which all balls of a group have arrived, and below whose
-# negative none has.
-_LOG_LARGEST = 700.0
-
-
-def arrived(log_y: Tensor) -> Tensor:
-    """y = rate × time, kept within float64."""
-    return torch.exp(log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST))
-
-
-def log_odds_of_arrival(log_y: Tensor) -> Tensor:
-    """log(e^y - 1), the log-odds that an exponential time of rate one is below y."""
-    y = arrived(log_y)
-    late = y > 1
-    early = torch.where(late, 1.0, y)
-    return torch.where(
-        late,
-        y + torch.log1p(-torch.exp(-torch.where(late, y, 1.0))),
-        log_y + torch.log(torch.expm1(early) / early),
-    )
-
-
-def log_share_arrived(log_y: Tensor) -> Tensor:
-    """log(1 - e^-y), the log-probability that an exponential time of rate one is below y."""
-    within = log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST)
-    # as -log(1 + 1/(e^y - 1)): relatively accurate both where y is small and where the result is
-    return (log_y - within).clamp(max=0) - torch.log1p(torch.expm1(torch.exp(within)).reciprocal())
-
-
-def saturation(y: Tensor) -> Tensor:
-    """b(y) = y / (e^y - 1): one for groups that are still full, zero for those that are used up."""
-    return torch.where(y < 1e-8, 1 - 0.5 * y, y / torch.expm1(y.clamp(min=1e-8)))
-
 
 class TimeGrid(NamedTuple):
     """Where an integrand over u is worth evaluating: from start to start + length, with its peak in

@@ -11,8 +11,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from diffurn._fisher.nodes import Nodes, half_width
-from diffurn._fisher.tilt import log_tilt, surplus
+from diffurn._fisher.nodes import Nodes, half_width, surplus
+from diffurn._fisher.tilt import log_tilt
 from diffurn._kernels.dispatch import sampling_kernels
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 from diffurn._numerics.tracing import reading_numbers
