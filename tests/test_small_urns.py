@@ -4,8 +4,10 @@ synchronisation and in one compiled graph.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -28,7 +30,6 @@ from diffurn._composition import composition_of
 from diffurn._fisher import constants
 from diffurn._fisher.conditionals import Conditional, conditional, merged
 from diffurn._fisher.tabulated import Tabulated
-from diffurn._numerics import tracing
 from support import oracles
 from support.distributions import GeneralFisher
 from support.kernels import without_kernels
@@ -347,7 +348,9 @@ def test_tables_hand_over_the_urn_that_they_were_built_from(urn: Urn, device: to
     ids=["list", "tuple", "tensor", "numpy", "float"],
 )
 def test_sizes_on_the_cpu_are_known(sizes: Any, draws: Any) -> None:
-    assert composition_of(sizes, draws, (2,)) == ((), ((3, 5),), (4,))
+    known = composition_of(sizes, draws, (2,))
+    assert known is not None
+    assert (known.shape, known.group_sizes, known.draws) == ((), ((3, 5),), (4,))
 
 
 @pytest.mark.parametrize(
@@ -404,17 +407,32 @@ def test_constants_made_in_inference_mode_serve_training() -> None:
     assert leaf.grad is not None
 
 
-def test_old_constants_are_forgotten_unless_a_graph_was_captured_with_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(constants, "_REMEMBERED", 2)
-    device, made = torch.device("cpu"), [composition_of([500, i], 1, (2,)) for i in range(4)]
-    kept = constants.pair(made[0], device)
+def test_equal_sizes_share_their_constants() -> None:
+    device, first = torch.device("cpu"), composition_of([500, 7], 1, (2,))
+    again = composition_of(torch.tensor([500, 7]), 1, (2,))
+    assert constants.constants_of(first, device).pair is constants.constants_of(again, device).pair
+
+
+def test_constants_of_old_compositions_are_forgotten() -> None:
+    known = weakref.ref(composition_of([501, 7], 1, (2,)))
+    assert known() is not None
+    for size in range(300):
+        composition_of([501, 8 + size], 1, (2,))
+    gc.collect()
+    assert known() is None
+
+
+def test_constants_that_a_graph_was_captured_with_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph keeps reading their memory, and does not own it."""
+    device, sizes = torch.device("cuda"), composition_of([502, 7], 1, (2,))
+    monkeypatch.setattr(constants, "_captured", [])
+    constants.constants_of(sizes, device)
+    assert constants._captured == []
     monkeypatch.setattr(constants, "is_capturing", lambda: True)
-    assert constants.pair(made[0], device) is kept
-    for composition in made:
-        constants.pair(composition, device)
-    assert any(tensor is kept for tensor in constants._captured.values())
+    kept = constants.constants_of(sizes, device)
+    assert constants._captured == [kept]
+    constants.constants_of(sizes, torch.device("cpu"))
+    assert constants._captured == [kept]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -488,7 +506,8 @@ def test_a_captured_step_never_synchronises(sizes: Any, monkeypatch: pytest.Monk
 
     Constants are ready after the warm-up that CUDA graphs need anyhow.
     """
-    monkeypatch.setattr(tracing, "is_capturing", lambda: True)
+    for question in ("is_initialized", "is_current_stream_capturing"):
+        monkeypatch.setattr(torch.cuda, question, lambda: True)
     log_weights = torch.zeros(64, len(sizes), device="meta", requires_grad=True)
     for function in steps(sizes, 7).values():
         function(log_weights)

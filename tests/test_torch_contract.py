@@ -145,7 +145,7 @@ def test_expanding_is_building_with_a_larger_batch(example: Example, device: tor
     assert isinstance(expanded, example.distribution)
     assert expanded.batch_shape == (6, 4)
     assert expanded.event_shape == (3,)
-    assert expanded.estimator is urn.estimator
+    assert expanded.estimator == urn.estimator
     assert expanded.sample((2,)).shape == (2, 6, 4, 3)
     for name, result in results(expanded).items():
         assert_same(result, before[name].expand(6, *before[name].shape))
@@ -190,8 +190,8 @@ def test_an_empty_batch_has_empty_results(empty: str, large: bool, device: torch
     }
     for number in (2, 50_000):
         assert urn.sample((number,)).shape == urn.rsample((number,)).shape == (number, 0, 3)
-    for name in ("cdf", "sf", "log_cdf", "log_sf", "icdf"):
-        assert getattr(urn, name)(torch.ones(3, device=device)).shape == (0, 3)
+    for name in ("log_prob", "cdf", "sf", "log_cdf", "log_sf", "icdf"):
+        assert getattr(urn.marginals, name)(torch.ones(3, device=device)).shape == (0, 3)
     urn.rsample((2,)).sum().backward()
     assert log_weights.grad.tolist() == torch.zeros(shape).tolist()
     with pytest.raises(NotImplementedError, match="the batch is empty"):

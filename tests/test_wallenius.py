@@ -118,7 +118,9 @@ def test_log_prob_of_every_outcome_is_that_of_drawing_ball_by_ball(
 
 @both_ways
 @every_small_urn
-def test_probabilities_sum_to_one(urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device) -> None:
+def test_probabilities_sum_to_one(
+    urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device
+) -> None:
     ours = wallenius(urn, device, kind=kind).log_prob(outcomes_of(urn, device))
     assert ours.exp().sum().item() == pytest.approx(1.0, abs=1e-11)
 
@@ -147,7 +149,9 @@ def small_urns(draw: st.DrawFn) -> Urn:
 
 @both_ways
 @given(urn=small_urns())
-def test_any_small_urn_is_right(urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device) -> None:
+def test_any_small_urn_is_right(
+    urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device
+) -> None:
     law, outcomes = oracles.DrawByDraw(Balls.of_urn(urn)), outcomes_of(urn, device)
     ours = wallenius(urn, device, kind=kind).log_prob(outcomes)
     assert_log_probs(

@@ -96,8 +96,8 @@ def test_an_empty_batch_has_empty_results(empty: str, large: bool, device: torch
     assert urn.mean.shape == urn.variance.shape == (0, 3)
     assert urn.covariance_matrix.shape == (0, 3, 3)
     assert urn.log_prob(torch.zeros(0, 3, device=device)).shape == (0,)
-    for name in ("marginal_log_prob", "cdf", "sf", "log_cdf", "log_sf", "icdf"):
-        assert getattr(urn, name)(torch.ones(3, device=device)).shape == (0, 3)
+    for name in ("log_prob", "cdf", "sf", "log_cdf", "log_sf", "icdf"):
+        assert getattr(urn.marginals, name)(torch.ones(3, device=device)).shape == (0, 3)
     for number in (2, 50_000):
         assert urn.sample((number,)).shape == urn.rsample((number,)).shape == (number, 0, 3)
     urn.rsample((2,)).sum().backward()
@@ -133,7 +133,7 @@ def test_tails_and_quantiles_have_the_dtype_of_the_weights(
         ("log_sf", 2.0),
         ("icdf", 0.5),
     ):
-        found = getattr(urn, name)(torch.full((2,), value, dtype=dtype, device=device))
+        found = getattr(urn.marginals, name)(torch.full((2,), value, dtype=dtype, device=device))
         assert (found.dtype, found.shape) == (dtype, (2,)), name
 
 

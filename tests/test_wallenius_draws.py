@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from diffurn import WalleniusHypergeometric, _dispatch, score_surrogate
+from diffurn import FisherHypergeometric, WalleniusHypergeometric, _dispatch, score_surrogate
 from diffurn._wallenius.integral import Integral
 from diffurn._wallenius.outcomes import OutcomeTable
 from diffurn._wallenius.sequential import Sequential
@@ -107,9 +107,7 @@ def test_many_draws_of_a_sure_outcome_are_that_outcome(
     kind: type[WalleniusHypergeometric],
     device: torch.device,
 ) -> None:
-    urn = wallenius(
-        Urn("sure", sizes, draws, log_weights), device, torch.float32, kind=kind
-    )
+    urn = wallenius(Urn("sure", sizes, draws, log_weights), device, torch.float32, kind=kind)
     counts = urn.sample((2, 1000))
     assert counts.dtype == torch.float32
     assert torch.equal(counts.cpu(), torch.tensor(only, dtype=torch.float32).expand(2, 1000, -1))
@@ -245,6 +243,40 @@ def test_the_backward_pass_of_a_draw_is_exact(device: torch.device) -> None:
             group
         ].backward()
         assert_within(leaf.grad, jacobian[group], 1e-10)
+
+
+@both_ways
+def test_rank_indicators_send_back_the_exact_gradient_of_tail_probabilities(
+    kind: type[WalleniusHypergeometric], device: torch.device
+) -> None:
+    """Forward they are hard: b_i = 1[i ≤ x]. Backward they have the slope of P(X ≥ i)."""
+    urn, number = Urn("three", (4, 3, 5), 6, (0.3, -1.1, 0.6)), 3
+    leaf = torch.tensor(urn.log_weights, device=device, requires_grad=True)
+    for group in range(urn.groups):
+        built = kind(urn.group_sizes, urn.draws, log_weights=leaf)
+        counts, indicators = built.rank_indicators(group, (number,))
+        size = urn.group_sizes[group]
+        assert indicators.shape == (number, size)
+        ranks = torch.arange(1, size + 1, device=device)
+        assert torch.equal(indicators.detach(), (ranks <= counts[:, group, None]).to(leaf.dtype))
+        assert_possible(counts, urn)
+        jacobian = exact_jacobian(urn, lambda law, group=group: law.tail(group))
+        for i in range(size):
+            (gradient,) = torch.autograd.grad(indicators[-1, i], leaf, retain_graph=True)
+            assert_within(gradient, jacobian[i], 1e-10)
+
+
+@pytest.mark.parametrize("scale", [1, 1000], ids=["small", "large"])
+@pytest.mark.parametrize("kind", [WalleniusHypergeometric, FisherHypergeometric])
+def test_rank_indicators_of_a_group_of_weight_zero_are_zero(
+    kind: type[WalleniusHypergeometric], scale: int, device: torch.device
+) -> None:
+    weights = torch.tensor([1.0, 0.0, 2.0], device=device)
+    urn = kind([3 * scale, 4 * scale, 5 * scale], 3 * scale, weights=weights)
+    counts, indicators = urn.rank_indicators(1, (2,))
+    assert indicators.shape == (2, 4 * scale)
+    assert not indicators.any()
+    assert not counts[:, 1].any()
 
 
 @pytest.mark.parametrize(

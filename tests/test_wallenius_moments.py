@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import pytest
@@ -16,12 +16,13 @@ from mpmath import mp, mpf
 from torch import Tensor
 
 from diffurn import WalleniusHypergeometric, _dispatch
-from diffurn._wallenius.sequential import Sequential
+from diffurn._wallenius.integral import Integral
+from diffurn._wallenius.sequential import Sequential, States
 from support import wallenius_oracles as oracles
 from support.distributions import GeneralWallenius, assert_log_probs, wallenius
 from support.tolerances import WALLENIUS, WALLENIUS_SMALL
 from support.urns import Urn
-from support.wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
+from support.wallenius_oracles import E6, LARGE, SMALL, Balls, DrawByDraw, draw_by_draw, large_law
 from test_wallenius import small_urns
 
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
@@ -158,7 +159,7 @@ def test_moments_by_dynamic_programming_keep_twelve_digits(urn: Urn, device: tor
 @given(urn=small_urns())
 def test_moments_of_any_small_urn_are_right(urn: Urn, device: torch.device) -> None:
     """And the smallest variance is as accurate as the largest, however sure the outcome is."""
-    ours, exact = wallenius(urn, device), oracles.DrawByDraw(Balls.of_urn(urn))
+    ours, exact = wallenius(urn, device), DrawByDraw(Balls.of_urn(urn))
     assert_within(ours.mean, exact.mean, absolute=0.0, relative=WALLENIUS.mean)
     assert_within(
         ours.variance,
@@ -265,18 +266,17 @@ def test_equal_weights_have_the_central_moments_at_a_million_balls(device: torch
 SLOPED = ("three-colours", "lopsided", "all-but-one", "odds-1e6", "odds-1e12-one-more")
 
 
-def exact_jacobian(urn: Urn) -> list[list[mpf]]:
-    """∂ mean_i / ∂ log ω_j."""
-    groups, balls = range(urn.groups), Balls.of_urn(urn)
-    columns = []
-    for j in groups:
+def exact_jacobian(
+    urn: Urn, function: Callable[[DrawByDraw], Sequence[mpf]] = lambda law: law.mean
+) -> list[list[mpf]]:
+    """∂ function_i / ∂ log ω_j, of the mean or of another function of the law."""
+    balls, columns = Balls.of_urn(urn), []
+    for j in range(urn.groups):
         with mp.workdps(60):
             step = mpf(10) ** -10
-            above, below = (
-                oracles.DrawByDraw(balls.tilted(j, sign * step)).mean for sign in (1, -1)
-            )
+            above, below = (function(DrawByDraw(balls.tilted(j, sign * step))) for sign in (1, -1))
             columns.append([(a - b) / (2 * step) for a, b in zip(above, below, strict=True)])
-    return [[columns[j][i] for j in groups] for i in groups]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
 @pytest.mark.parametrize("kind", [WalleniusHypergeometric, GeneralWallenius])
@@ -376,7 +376,9 @@ def test_cumulated_probabilities_agree_with_drawing_ball_by_ball(
     """Both tails to a relative accuracy, through their logarithms, and certain beyond the ends."""
     (counts, grid), distribution = marginal_grid(urn, device), wallenius(urn, device)
     log_cdf, log_sf = distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid)
-    torch.testing.assert_close(distribution.marginals.cdf(grid), log_cdf.exp(), rtol=1e-13, atol=0.0)
+    torch.testing.assert_close(
+        distribution.marginals.cdf(grid), log_cdf.exp(), rtol=1e-13, atol=0.0
+    )
     torch.testing.assert_close(distribution.marginals.sf(grid), log_sf.exp(), rtol=1e-13, atol=0.0)
     assert_tails(urn, counts, log_cdf, log_sf)
 
@@ -400,7 +402,9 @@ def test_cumulated_probabilities_of_several_groups_agree_with_drawing_ball_by_ba
         .expand(-1, urn.groups)
     )
     distribution = wallenius(urn, device)
-    assert_tails(urn, counts, distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid))
+    assert_tails(
+        urn, counts, distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid)
+    )
 
 
 def assert_tails(urn: Urn, counts: list[int], log_cdf: Tensor, log_sf: Tensor) -> None:
@@ -444,6 +448,60 @@ def test_quantiles_invert_the_cumulated_probabilities(urn: Urn, device: torch.de
                 assert ours[row, group] == next(
                     x for x, step in zip(marginal, steps, strict=True) if step >= q
                 ), (group, q)
+
+
+ALGORITHMS: dict[str, Callable[[WalleniusHypergeometric], Integral]] = {
+    "integral": lambda urn: Integral.build(*urn._operands()),
+    "sequential": lambda urn: Sequential.of(
+        Integral.build(*urn._operands()), States.of(urn._composition)
+    ),
+}
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    "urn", [urn for urn in SEQUENTIAL if urn.drawable == urn.group_sizes], ids=str
+)
+def test_tails_of_a_group_keep_ten_digits(urn: Urn, algorithm: str, device: torch.device) -> None:
+    """P(X_j ≥ i) for i = 1, …, m_j, as rank indicators use them."""
+    law, exact = ALGORITHMS[algorithm](wallenius(urn, device)), draw_by_draw(Balls.of_urn(urn))
+    for group, size in enumerate(urn.group_sizes):
+        tail = law.tail(group)
+        assert tail.shape == (size,)
+        assert_within(tail, exact.tail(group), absolute=0.0, relative=WALLENIUS_SMALL.tails)
+
+
+@every_algorithm
+@pytest.mark.parametrize("urn", [urn for urn in SMALL if urn.name in SLOPED], ids=str)
+def test_tails_of_a_group_have_the_slopes_of_the_exact_ones(
+    urn: Urn, algorithm: str, device: torch.device
+) -> None:
+    group = urn.groups - 1
+
+    def tail(log_weights: Tensor) -> Tensor:
+        built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+        return ALGORITHMS[algorithm](built).tail(group)
+
+    log_weights = torch.tensor(urn.log_weights, device=device)
+    jacobian = torch.autograd.functional.jacobian(tail, log_weights)
+    exact = exact_jacobian(urn, lambda law: law.tail(group))
+    flat = list(itertools.chain.from_iterable(exact))
+    assert_within(jacobian, flat, 1e-9 * float(max(abs(entry) for entry in flat)) + 1e-14)
+
+
+@every_algorithm
+def test_tails_of_a_batch_are_those_of_its_urns(algorithm: str, device: torch.device) -> None:
+    """The largest group sets the length; beyond their own size urns have zeros."""
+    sizes, draws, log_weights = [[4, 3, 5], [0, 2, 7]], [6, 3], torch.randn(2, 3, device=device)
+    urns = WalleniusHypergeometric(sizes, draws, log_weights=log_weights)
+    for group in range(3):
+        tail = ALGORITHMS[algorithm](urns).tail(group)
+        assert tail.shape == (2, max(row[group] for row in sizes))
+        for place, (row, n) in enumerate(zip(sizes, draws, strict=True)):
+            urn = Urn("alone", tuple(row), n, tuple(log_weights[place].tolist()))
+            exact = [*DrawByDraw(Balls.of_urn(urn)).tail(group), *[mpf(0)] * 9][: tail.shape[-1]]
+            assert_within(tail[place], exact, absolute=1e-300, relative=WALLENIUS_SMALL.tails)
 
 
 def test_marginals_of_a_million_balls_are_those_of_the_merged_urn(device: torch.device) -> None:
