@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from unittest.mock import patch
-
-from torch import Tensor
 
 from diffurn import _dispatch
 from diffurn._kernels import dispatch
