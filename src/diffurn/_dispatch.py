@@ -19,7 +19,7 @@ from diffurn._fisher.sampling.rejection import counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.tabulated import Tabulated
 from diffurn._kernels.dispatch import has_kernels
-from diffurn._numerics.autograd import asks_for_derivative
+from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import enumerate_counts
 from diffurn._numerics.tracing import can_check, can_read
 from diffurn._wallenius.integral import FARTHEST, Integral
@@ -170,17 +170,16 @@ def _are_deep_enough(law: Integral) -> bool:
 
 def wallenius_for_moments(urn: Urn) -> Integral:
     law, states = wallenius(urn), _states(urn)
-    if states is None or _is_too_wide_to_differentiate(urn, law):
+    if states is None:
         return law
+    # Derivatives of dynamic programming hold squares of weights, which must not overflow.
+    if asks_for_derivative(urn._given) or is_transforming():
+        weights = law.log_weights.detach()
+        if not can_read(weights):
+            law = Integral(*law.within_reach(FARTHEST / 2), law.most_draws)
+        elif weights.numel() and float(weights.amax() - weights.amin()) > FARTHEST / 2:
+            return law
     return Sequential.of(law, states)
-
-
-def _is_too_wide_to_differentiate(urn: Urn, law: Integral) -> bool:
-    """Whether derivatives of dynamic programming, which hold squares of weights, would overflow."""
-    weights = law.log_weights.detach()
-    if not asks_for_derivative(urn._given) or not can_read(weights) or not weights.numel():
-        return False
-    return float(weights.amax() - weights.amin()) > FARTHEST / 2
 
 
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:

@@ -28,7 +28,7 @@ from diffurn._fisher.constants import IMPOSSIBLE, NEVER, Constants, constants_of
 from diffurn._fisher.quadrature import FisherLaw, Quadrature
 from diffurn._kernels.dispatch import can_launch, primitive
 from diffurn._law import Chain
-from diffurn._numerics.autograd import ClosedForm
+from diffurn._numerics.autograd import ClosedForm, straight_through
 from diffurn._numerics.inversion import chosen_column
 
 _TINY = 1e-300
@@ -234,8 +234,7 @@ class Tables(NamedTuple):
         return torch.stack([*counts, last], -1).to(self.first.dtype)
 
     def rsample(self, num_samples: int) -> Tensor:
-        mean = self.mean()
-        return self.sample(num_samples) + (mean - mean.detach())
+        return straight_through(self.sample(num_samples), self.mean())
 
 
 def _of_two_groups(urn: Tabulated) -> Tables:

@@ -83,6 +83,36 @@ def _keep_constants(ctx: Any, inputs: tuple[Any, ...]) -> list[Tensor]:
     return [operand for operand in inputs if isinstance(operand, Tensor)]
 
 
+class _StraightThrough(ClosedForm):
+    @staticmethod
+    def forward(value: Tensor, slope: Tensor) -> Tensor:
+        return value.expand(torch.broadcast_shapes(value.shape, slope.shape)).clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        return None, grads[0].sum_to_size(ctx.saved_tensors[1].shape)
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        value, slope = ctx.saved_tensors
+        return tangents[1].expand(torch.broadcast_shapes(value.shape, slope.shape))
+
+
+def straight_through(value: Tensor, slope: Tensor) -> Tensor:
+    """`value`, with the derivatives of `slope`.
+
+    Unlike ``value + (slope - slope.detach())`` it is exact in compiled code, which may compute the
+    two with different rounding errors.
+
+    Example:
+        >>> x = torch.tensor(2.0, requires_grad=True)
+        >>> y = straight_through(torch.round(x * 1.3), x * 1.3)
+        >>> y.item(), torch.autograd.grad(y, x)[0].item()
+        (3.0, 1.2999999523162842)
+    """
+    return _StraightThrough.of(value, slope)
+
+
 def pulled_back(
     function: Callable[[Tensor], tuple[Tensor, Any]], x: Tensor, grad: Tensor
 ) -> tuple[Tensor, Any]:

@@ -79,8 +79,12 @@ def log_pmf_value(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     x = torch.where(outside, 0.0, x)
     failures = size - x
     expected, expected_failures = size * torch.sigmoid(log_odds), size * torch.sigmoid(-log_odds)
-    # Of the smaller pair, which is sharper.
+    # x - mp by the smaller of the two counts, which is sharper. For odds near one both are large,
+    # and p - ½ = ½ tanh(log_odds / 2) is sharper still.
     difference = torch.where(log_odds < 0, x - expected, expected_failures - failures)
+    half = 0.5 * size
+    near_half = (x - half) - half * torch.tanh(0.5 * log_odds)
+    difference = torch.where(log_odds.abs() < 0.5, near_half, difference)
     value = (
         stirling_remainder(size)
         - stirling_remainder(x)

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from diffurn._fisher.tilt import holder_of
 from diffurn._law import Chain
+from diffurn._numerics.autograd import straight_through
 from diffurn._numerics.tracing import can_read
 from diffurn._wallenius import marginals, moments, probabilities
 from diffurn._wallenius.sampling import draw_by_race, draw_one_by_one
@@ -53,17 +54,17 @@ class Integral:
     def operands(self) -> tuple[Tensor, Tensor, Tensor]:
         return self.log_weights, self.group_sizes, self.draws
 
-    def within_reach(self) -> tuple[Tensor, Tensor, Tensor]:
-        """The same for moments and draws: log ω at most 600 away from the n-th heaviest ball's."""
+    def within_reach(self, farthest: float = FARTHEST) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for moments and draws: log ω not too far from that of the n-th heaviest ball."""
         log_weights, group_sizes, draws = self.operands
         detached = log_weights.detach()
-        if can_read(detached) and not (detached < -FARTHEST).any():
+        if can_read(detached) and not (detached < -farthest).any():
             return log_weights, group_sizes, draws
         some = group_sizes > 0
         known = torch.where(some, detached, -torch.inf)
         holder, _, _ = holder_of(draws.clamp(min=1), known, group_sizes)
         relative = torch.where(some, log_weights - holder.unsqueeze(-1), 0.0)
-        return relative.clamp(-FARTHEST, FARTHEST), group_sizes, draws
+        return relative.clamp(-farthest, farthest), group_sizes, draws
 
     @property
     def groups(self) -> int:
@@ -109,10 +110,9 @@ class Integral:
         return counts.to(dtype).reshape(num_samples, *self.log_weights.shape)
 
     def rsample(self, num_samples: int) -> Tensor:
-        mean = self.mean()
         with torch.no_grad():
             counts = self.sample(num_samples, self.log_weights.dtype)
-        return counts + (mean - mean.detach())
+        return straight_through(counts, self.mean())
 
     def rsample_with_tail(self, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
         return self.rsample(num_samples), self.tail(group)

@@ -15,6 +15,7 @@ from diffurn._wallenius import probabilities
 from diffurn._wallenius.moments import Moment, bracket, with_a_ball_left
 from diffurn._wallenius.probabilities import arrived, log_odds_of_arrival, saturation
 from diffurn._wallenius.quadrature import (
+    CLOSE_AGREEMENT,
     TimeGrid,
     integrate,
     log_trapezoid,
@@ -115,7 +116,12 @@ def _integrated(*operands: Tensor) -> Tensor:
     work = NODES[1] * operands[0].shape[-1]
     events = (1, 1, 0, 0, 0, 0)
     return integrate(
-        lambda *group: _Group(*group).grid(), _marginal, *operands, events=events, work=work
+        lambda *group: _Group(*group).grid(),
+        _marginal,
+        *operands,
+        events=events,
+        work=work,
+        agreement=CLOSE_AGREEMENT,
     )
 
 
@@ -150,7 +156,12 @@ def log_tails(
             2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))
         )  # d² / 2v + decay d = nats
         steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
-    summed = torch.logsumexp(log_prob(steps) + torch.log(weights), 0).clamp(max=0)
+    # Nodes between integers lose digits when they are added to counts of billions; the terms move
+    # back by their slope.
+    taken = torch.where(upward, 1.0, -1.0) * ((start + direction * steps) - start)
+    terms = log_prob(steps)
+    terms = terms + (steps - taken) * _slopes(terms.detach(), steps)
+    summed = torch.logsumexp(terms + torch.log(weights), 0).clamp(max=0)
     rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
     return torch.where(upward, rest, summed), torch.where(upward, summed, rest)
 
@@ -179,6 +190,18 @@ def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[T
     drawn, own = -torch.expm1(-y) * group_sizes, -torch.expm1(-y) * torch.exp(-y) * group_sizes
     others = own.sum(-1, keepdim=True) - own
     return drawn, _MARGIN * own * others / (own + others).clamp(min=1e-300) + 1
+
+
+def _slopes(values: Tensor, steps: Tensor) -> Tensor:
+    """About the derivatives of values ``(S, ...)`` in the steps, by parabolas through three."""
+    if len(steps) < 3:
+        return torch.zeros_like(values)
+    apart = steps.diff(dim=0).clamp(min=1e-300)
+    secants = values.diff(dim=0) / apart
+    before, after = apart[:-1], apart[1:]
+    inner = (secants[:-1] * after + secants[1:] * before) / (before + after)
+    slopes = torch.cat([secants[:1], inner, secants[-1:]])
+    return torch.where(slopes.abs() < torch.inf, slopes, 0.0)  # steps beyond the last are repeated
 
 
 def _rule(length: Tensor) -> tuple[Tensor, Tensor]:

@@ -23,11 +23,18 @@ from diffurn._fisher import moments as fisher
 from diffurn._fisher.nodes import NODES
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.autograd import ClosedForm, pulled_back
-from diffurn._wallenius.probabilities import arrived, log_odds_of_arrival, saturation
+from diffurn._numerics.tracing import can_check
+from diffurn._wallenius.probabilities import (
+    arrived,
+    log_odds_of_arrival,
+    log_share_arrived,
+    saturation,
+)
 from diffurn._wallenius.quadrature import (
     DEPTH_OF_ALL_STATES,
     TimeGrid,
     averages_on_grid,
+    disagreement_of_mass,
     integrate,
     time_grid,
 )
@@ -37,6 +44,9 @@ from diffurn._wallenius.quadrature import (
 _LARGEST_LOG_ODDS = 1000.0
 # The same for the time itself, in which derivatives would overflow.
 _LARGEST_LOG_TIME = 100.0
+# Means below this share of the draws are integrated on their own: the sum over all states, which is
+# cut off at its depth, loses digits of them.
+_RARE = 1e-18
 
 
 @dataclass(frozen=True)
@@ -140,6 +150,10 @@ def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
     )
 
 
+def _grid_of_last_draw(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
+    return _grid(log_weights, group_sizes, draws - 1)
+
+
 def _mean(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
@@ -202,11 +216,36 @@ def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor
     return group_sizes + (~as_it_was).unsqueeze(-1), as_it_was
 
 
+def _rare_mean(
+    grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The means of groups so rare that they do not change the time of draw n.
+
+    A ball of such a group is drawn if it arrives before that time.
+    """
+    u = grid.nodes(number)
+    moment = Moment.at(u, log_weights, group_sizes, draws - 1)
+    by_then = torch.exp(log_share_arrived(log_weights.unsqueeze(-2) + u.unsqueeze(-1)))
+    return averages_on_grid(moment.log_next_draw(), group_sizes.unsqueeze(-2) * by_then)
+
+
 class _Mean(ClosedForm):
     @staticmethod
     def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         work = NODES[1] * log_weights.shape[-1]
-        return integrate(_grid, _mean, log_weights, group_sizes, draws, events=(1, 1, 0), work=work)
+        urns = log_weights, group_sizes, draws
+        mean = integrate(_grid, _mean, *urns, events=(1, 1, 0), work=work)
+        rare = (mean < _RARE * draws.unsqueeze(-1)) & (group_sizes > 0)
+        if not can_check() or not bool(rare.any()):
+            return mean
+        row, groups = torch.nonzero(rare.any(-1).reshape(-1)).squeeze(-1), mean.shape[-1]
+        weights, sizes = (x.expand(mean.shape).reshape(-1, groups)[row] for x in urns[:2])
+        total = draws.expand(mean.shape[:-1]).reshape(-1)[row].clamp(min=1)
+        rows = weights, sizes, total
+        own = integrate(_grid_of_last_draw, _rare_mean, *rows, events=(1, 1, 0), work=work)
+        flat = mean.reshape(-1, groups)
+        own = torch.where(rare.reshape(-1, groups)[row], own, flat[row])
+        return flat.index_put((row,), own).reshape(mean.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -218,9 +257,16 @@ class _Mean(ClosedForm):
             times: TimeGrid, number: int, log_weights: Tensor, *fixed: Tensor
         ) -> tuple[Tensor, Tensor]:
             group_sizes, draws, grad = fixed
-            return pulled_back(
-                lambda x: _mean(times, number, x, group_sizes, draws), log_weights, grad
-            )
+
+            def mean(x: Tensor) -> tuple[Tensor, Tensor]:
+                # At equal weights the mean does not depend on time, but its derivatives do. So the
+                # nodes must be enough for the density as well.
+                moment = Moment.at(times.nodes(number), x, group_sizes, draws)
+                log_density = moment.log_next_draw()
+                value, apart = averages_on_grid(log_density, moment.drawn_before_next())
+                return value, apart.maximum(disagreement_of_mass(log_density.detach()))
+
+            return pulled_back(mean, log_weights, grad)
 
         def grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, grad: Tensor) -> TimeGrid:
             return _grid(log_weights, group_sizes, draws)

@@ -25,6 +25,7 @@ from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import can_read
 from diffurn._wallenius.quadrature import (
+    CLOSE_AGREEMENT,
     TimeGrid,
     integrate,
     log_trapezoid,
@@ -196,7 +197,10 @@ def _log_prob_and_derivatives(grid: TimeGrid, number: int, *state: Tensor) -> tu
 
 
 def _integrate(kernel: Any, *operands: Tensor) -> Tensor:
-    return integrate(_grid, kernel, *operands, events=(1, 1, 1), work=operands[0].shape[-1])
+    work = operands[0].shape[-1]
+    return integrate(
+        _grid, kernel, *operands, events=(1, 1, 1), work=work, agreement=CLOSE_AGREEMENT
+    )
 
 
 def log_prob_and_derivatives(

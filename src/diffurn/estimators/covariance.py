@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
+from diffurn._numerics.autograd import straight_through
 from diffurn.estimators.estimator import Estimator
 
 if TYPE_CHECKING:
@@ -44,4 +45,4 @@ class CovarianceST(Estimator):
         counts, tail = law.rsample_with_tail(num_samples, group)
         ranks = torch.arange(1, tail.shape[-1] + 1, dtype=counts.dtype, device=counts.device)
         hard = (ranks <= counts[..., group].detach().unsqueeze(-1)).to(counts.dtype)
-        return counts, hard + (tail - tail.detach())
+        return counts, straight_through(hard, tail)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from diffurn._numerics.autograd import straight_through
 from diffurn.estimators.estimator import Estimator
 from diffurn.estimators.noise import gumbel_noise
 
@@ -229,12 +230,12 @@ class GumbelSoftmax(Estimator):
         if not self.hard:
             return step.soft
         hard = torch.zeros_like(step.soft).scatter(-1, step.chosen.unsqueeze(-1), 1.0)
-        return hard + (step.soft - step.soft.detach())
+        return straight_through(hard, step.soft)
 
     def _one_hot_mean(self, step: _Step) -> Tensor:
         """Σ_k k y_k without making y."""
         soft = (step.soft * step.law.steps).sum(-1)
-        return step.chosen + (soft - soft.detach()) if self.hard else soft
+        return straight_through(step.chosen.to(soft.dtype), soft) if self.hard else soft
 
 
 def _at_least(one_hot: Tensor, lowest: Tensor, largest: int) -> Tensor:
