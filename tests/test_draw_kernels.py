@@ -5,7 +5,9 @@ rejection the exact law.
 from __future__ import annotations
 
 import math
-import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from unittest.mock import patch
 
 import mpmath
 import numpy as np
@@ -13,28 +15,31 @@ import pytest
 import torch
 from torch import Tensor
 
-from diffurn import FisherHypergeometric
-from diffurn._fisher import moments as law
-from diffurn._fisher.sampling import choice as sampling
+from diffurn import FisherHypergeometric, _dispatch
+from diffurn._fisher import moments
+from diffurn._fisher.quadrature import Quadrature
+from diffurn._fisher.sampling import tables
+from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.sampling.tree import Outcomes, Tree
-from diffurn._kernels import dispatch
+from support import samplers
 from support.distributions import assert_possible
 from support.goodness import Yardstick, tilted_log_odds
+from support.kernels import DEVICE, INTERPRETED, with_kernels
+from support.samplers import Chance
 from support.urns import URNS, Urn, by_name
 
 pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (torch.cuda.is_available() or INTERPRETED):
     pytest.skip(
         "the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one",
         allow_module_level=True,
     )
 
-import triton  # noqa: E402 (without triton there is nothing to import)
-import triton.language as tl  # noqa: E402
+import triton
+import triton.language as tl
 
-from diffurn._kernels import sampling as kernels  # noqa: E402
-from diffurn._kernels.shared import log1p  # noqa: E402
+from diffurn._kernels import sampling as kernels
+from diffurn._kernels.shared import log1p
 
 pytestmark = [
     pytest.mark.needs("triton"),
@@ -42,7 +47,6 @@ pytestmark = [
         "ignore:.*encountered in:RuntimeWarning"
     ),  # the interpreter's NumPy, on what is masked afterwards
 ]
-DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 DRAWS = 10_000 if INTERPRETED else 10_000_000
 SEED = 0x0123456789ABCDEF
 # With a fresh seed and right kernels the probability that any test of this file fails is this;
@@ -51,53 +55,41 @@ FALSE_ALARM = 1e-4
 DTYPES = [torch.float32, torch.float64]
 
 
-@pytest.fixture(autouse=True)
-def large_programs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter takes as long for a program of a hundred thousand entries as for one of
-    ten.
-    """
-    if INTERPRETED:
-        monkeypatch.setattr(kernels, "PROPOSED", 1 << 12)
-        monkeypatch.setitem(kernels.OF_LONG_ROWS, "ROWS", 1)
-        monkeypatch.setitem(kernels.OF_OUTCOMES, "BLOCK", 1 << 13)
-        monkeypatch.setitem(kernels.OF_CHAINS, "BLOCK", 1 << 13)
+if INTERPRETED:  # it takes as long for a program of a hundred thousand entries as for one of ten
+    kernels.PROPOSED = 1 << 12
+    kernels.OF_OUTCOMES["BLOCK"] = kernels.OF_CHAINS["BLOCK"] = 1 << 13
 
 
 def tilted(urn: Urn) -> tuple[Tensor, Tensor, Tensor]:
-    return FisherHypergeometric(
-        urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights)
-    ).tilted
+    return samplers.tilted(urn, torch.device("cpu"))
 
 
-@pytest.fixture
-def in_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+@contextmanager
+def in_tiles() -> Iterator[None]:
     """Few groups are many: two fill a tile of the kernel for long rows."""
-    monkeypatch.setattr(kernels, "MOST_GROUPS", 0)
-    monkeypatch.setattr(
-        kernels, "OF_LONG_ROWS", {"GROUPS": 2, "ROWS": 1 << 9 if INTERPRETED else 1, "num_warps": 1}
-    )
+    tile = {"GROUPS": 2, "ROWS": 1 << 9 if INTERPRETED else 1, "num_warps": 1}
+    with patch.multiple(kernels, MOST_GROUPS=0, OF_LONG_ROWS=tile):
+        yield
 
 
 @pytest.fixture(params=["in_registers", "in_tiles"])
-def either_kernel(request: pytest.FixtureRequest) -> None:
-    if request.param == "in_tiles":
-        request.getfixturevalue("in_tiles")
+def either_kernel(request: pytest.FixtureRequest) -> Iterator[None]:
+    if request.param == "in_registers":
+        yield
+        return
+    with in_tiles():
+        yield
 
 
 def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Of one urn, shape (number, c)."""
-    if INTERPRETED:
-        kernels.PROPOSED = min(
-            1 << 18, triton.next_power_of_2(4 * number * urn.groups)
-        )  # `large_programs` puts it back
-        kernels.OF_LONG_ROWS["ROWS"] = triton.next_power_of_2(number)  # and this
-    return (
-        kernels.draw_each(
-            *(operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn)), number, dtype
-        )
-        .squeeze(1)
-        .cpu()
-    )
+    operands = (operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn))
+    if not INTERPRETED:
+        return kernels.draw_each(*operands, number, dtype).squeeze(1).cpu()
+    proposed = min(1 << 18, triton.next_power_of_2(4 * number * urn.groups))
+    rows = kernels.OF_LONG_ROWS | {"ROWS": triton.next_power_of_2(number)}
+    with patch.multiple(kernels, PROPOSED=proposed, OF_LONG_ROWS=rows):
+        return kernels.draw_each(*operands, number, dtype).squeeze(1)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -135,6 +127,11 @@ def test_philox_gives_its_published_words() -> None:
     assert [f"{int(w[0]):08x}" for w in words] == ["408f276d", "41c83b0e", "a20bc7c6", "6d5451fd"]
 
 
+def fixed_seed() -> Chance:
+    """Kernels draw their seed by `torch.randint`."""
+    return Chance({torch.randint: lambda *_, device: torch.tensor([SEED], device=device)})
+
+
 def bits(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return (((high << np.uint64(32)) | low) >> np.uint64(1)).astype(np.int64)
 
@@ -143,14 +140,13 @@ def bits(high: np.ndarray, low: np.ndarray) -> np.ndarray:
 @pytest.mark.parametrize(
     "name", ["paper-200x3-odds-10", "biasedurn-univariate", "equal-weights-1x4-tie"]
 )
-def test_outcomes_are_those_that_the_random_words_choose(
-    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels, "new_seed", lambda device: torch.tensor([SEED], device=device))
+def test_outcomes_are_those_that_the_random_words_choose(name: str, dtype: torch.dtype) -> None:
     number, half = 20_001, kernels.OF_OUTCOMES["BLOCK"]
     outcomes = Outcomes.build(*tilted(by_name(name)), dtype)
     counts = torch.full((number, outcomes.counts.shape[-1]), -1, dtype=dtype, device=DEVICE)
-    kernels.OutcomesOnDevice.of(outcomes, DEVICE).fill(counts)
+    table = kernels.OutcomesOnDevice.of(outcomes, DEVICE)
+    with fixed_seed():
+        table.fill(counts)
 
     draw = np.arange(number)
     words = np.stack(philox(SEED, draw // (2 * half) * half + draw % half))
@@ -165,16 +161,15 @@ def test_outcomes_are_those_that_the_random_words_choose(
 @pytest.mark.parametrize(
     "name", ["titanic", "single-group", "gaps-c10-N9e3-n4e3-148", "almost-sure-1e9-near-poisson"]
 )
-def test_chains_are_walked_as_the_random_words_say(
-    name: str, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels, "new_seed", lambda device: torch.tensor([SEED], device=device))
+def test_chains_are_walked_as_the_random_words_say(name: str, dtype: torch.dtype) -> None:
     urn, number = by_name(name), 10_001
     if dtype == torch.float32 and urn.draws > 2**24:
         pytest.skip("float32 does not hold these counts")
     chain = Tree.build(*tilted(urn), chain=True)
     counts = torch.full((number, urn.groups), -1, dtype=dtype, device=DEVICE)
-    kernels.ChainOnDevice.of(chain, DEVICE).fill(counts)
+    table = kernels.ChainOnDevice.of(chain, DEVICE)
+    with fixed_seed():
+        table.fill(counts)
     assert_possible(counts.cpu(), urn)
 
     rest, node = np.full(number, urn.draws), chain.root
@@ -332,29 +327,28 @@ def test_single_groups_and_pairs_follow_the_law(urn: Urn) -> None:
 
 
 @pytest.mark.parametrize("urn", FITTED_IN_TILES, ids=str)
-def test_groups_and_pairs_of_long_rows_follow_the_law(urn: Urn, in_tiles: None) -> None:
+def test_groups_and_pairs_of_long_rows_follow_the_law(urn: Urn) -> None:
     """Also pairs from different tiles, which must not share their random words."""
-    counts = each(urn, DRAWS)
+    with in_tiles():
+        counts = each(urn, DRAWS)
     assert_possible(counts, urn)
     p_values = Yardstick(urn).p_values([counts.numpy().astype(np.int64)])
     assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
 
 
-def test_draws_of_many_different_urns_follow_their_laws(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_draws_of_many_different_urns_follow_their_laws() -> None:
     """Standardised by the exact mean and variance of each urn, single groups add up to standard
     normal numbers.
     """
-    if INTERPRETED:
-        monkeypatch.setattr(kernels, "PROPOSED", 1 << 17)
     rng = np.random.default_rng(5)
     urns = min(DRAWS, 100_000)
     sizes = torch.tensor(rng.integers(0, 300, (urns, 3)))
     draws = torch.tensor(rng.integers(1, np.maximum(sizes.sum(-1).numpy(), 2)))
     log_weights = torch.tensor(rng.normal(0.0, 2.0, (urns, 3)))
     urn = FisherHypergeometric(sizes, draws.minimum(sizes.sum(-1)), log_weights=log_weights)
-    counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[
-        0
-    ].cpu()
+    operands = [operand.to(DEVICE) for operand in _dispatch.fisher(urn).tilted]
+    with patch.multiple(kernels, PROPOSED=1 << 17 if INTERPRETED else kernels.PROPOSED):
+        counts = kernels.draw_each(*operands, 1, torch.float64)[0].cpu()
     assert (counts >= 0).all()
     assert (counts <= sizes).all()
     assert (counts.sum(-1) == urn.draws).all()
@@ -380,8 +374,9 @@ def test_every_draw_is_possible_and_urns_of_one_batch_do_not_mix(groups: int) ->
     assert_all_urns_of_a_batch_are_possible(groups)
 
 
-def test_long_rows_are_possible_and_urns_of_one_batch_do_not_mix(in_tiles: None) -> None:
-    assert_all_urns_of_a_batch_are_possible(5)
+def test_long_rows_are_possible_and_urns_of_one_batch_do_not_mix() -> None:
+    with in_tiles():
+        assert_all_urns_of_a_batch_are_possible(5)
 
 
 def test_a_thousand_groups_fit_one_program() -> None:
@@ -395,17 +390,11 @@ def test_a_thousand_groups_fit_one_program() -> None:
     assert np.corrcoef(counts.sum(0).numpy(), expected)[0, 1] > 0.7
 
 
-def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too() -> None:
     """Sums over groups, standardised by their exact mean and variance, are standard normal numbers
     when they are added up.
     """
-    monkeypatch.setattr(dispatch, "has_kernels", lambda device: device.type == DEVICE.type)
-    monkeypatch.setattr(sampling, "draw_by_rejection", None)
     number, groups = 32 if INTERPRETED else 10_000, 1500
-    if INTERPRETED:
-        monkeypatch.setitem(kernels.OF_LONG_ROWS, "ROWS", number)
     rng = np.random.default_rng(3)
     sizes = rng.integers(0, 7, groups)
     sizes[1200] = 3000  # most of the spread: few rounds
@@ -413,9 +402,9 @@ def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(
         "0-to-6x1500", tuple(sizes.tolist()), 2500, tuple(rng.normal(0.0, 1.0, groups).tolist())
     )
     operands = [operand.to(DEVICE) for operand in tilted(urn)]
-    counts = sampling.sample(*operands, number, torch.float64)
+    counts = each(urn, number).to(DEVICE)
     assert_possible(counts.cpu(), urn)
-    mean = law._Mean.forward.__wrapped__(*operands)
+    mean = moments.mean_value.__wrapped__(*operands)
     places = torch.arange(groups, dtype=torch.float64, device=DEVICE)
     for statistic in (
         operands[0],
@@ -423,38 +412,79 @@ def test_more_groups_than_one_program_holds_are_drawn_by_kernels_too(
         (places < kernels.MOST_GROUPS).double(),
         (places == 1200).double(),
     ):
-        variance = (statistic * law.covariance_product.__wrapped__(*operands, statistic)).sum()
+        variance = (statistic * moments.covariance_product.__wrapped__(*operands, statistic)).sum()
         z = ((counts - mean) * statistic).sum() / (number * variance).sqrt()
         assert abs(float(z)) < 5.0  # P < 1e-6 each
 
 
+# --------------------------------------------------------------------------------------------------
+# Where they are launched
+# --------------------------------------------------------------------------------------------------
+
+
+def on_device(name: str, copies: tuple[int, ...] = ()) -> FisherHypergeometric:
+    urn = by_name(name)
+    log_weights = torch.tensor(urn.log_weights, device=DEVICE).repeat(*copies, 1)
+    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+
+
 @pytest.mark.parametrize(
-    ("name", "copies", "number", "used"),
+    ("name", "number", "kind"),
     [
-        ("biasedurn-three-colours", (), 4000, "OutcomesOnDevice"),
-        ("biasedurn-three-colours", (2,), 4000, "OutcomesOnDevice"),
-        ("titanic", (), 20_000, "ChainOnDevice"),
-        ("titanic", (3,), 5, "draw_each"),
-        ("titanic", (3, 2), 0, "draw_each"),
+        ("biasedurn-three-colours", 4_000_000, "outcomes"),
+        ("titanic", 100_000_000, "chain"),
+        ("subset-of-one-c200-N2e2-n1e0-138", 100_000_000, "tree"),
     ],
 )
-def test_the_distribution_uses_kernels(
-    name: str, copies: tuple[int, ...], number: int, used: str, monkeypatch: pytest.MonkeyPatch
+def test_many_draws_on_a_gpu_come_from_tables_for_kernels(
+    name: str, number: int, kind: str
 ) -> None:
-    """On CUDA devices; the interpreter's is made to look like one."""
-    urn = by_name(name)
-    operands = [operand.expand((*copies, *operand.shape)).to(DEVICE) for operand in tilted(urn)]
-    monkeypatch.setattr(dispatch, "has_kernels", lambda device: device.type == DEVICE.type)
-    monkeypatch.setattr(sampling, "_CELLS_PER_COUNT_OF_KERNELS", 3.0)
-    monkeypatch.setattr(sampling, "draw_by_rejection", None)
-    for other in {"OutcomesOnDevice", "ChainOnDevice", "draw_each"} - {used}:
-        monkeypatch.setattr(kernels, other, None)
-    sampling._kept_table.cache_clear()
-    counts = sampling.sample(*operands, number, torch.float32)
-    sampling._kept_table.cache_clear()
+    with with_kernels():
+        law = _dispatch.fisher_for_draws(on_device(name), number)
+    assert isinstance(law, AliasTables)
+    assert law.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("kind", "copies", "used"),
+    [
+        ("outcomes", (), kernels.OutcomesOnDevice),
+        ("outcomes", (2,), kernels.OutcomesOnDevice),
+        ("chain", (), kernels.ChainOnDevice),
+        ("chain", (2,), kernels.ChainOnDevice),
+    ],
+)
+def test_tables_draw_by_kernels(kind: str, copies: tuple[int, ...], used: type) -> None:
+    name, number = "biasedurn-three-colours" if kind == "outcomes" else "titanic", 4000
+    operands = on_device(name, copies)._operands()
+    law = AliasTables(PlainUrns.read(*operands), kind, *operands)
+    tables._kept_table.cache_clear()
+    with with_kernels():
+        table = tables._kept_table(law.urns.rows[0], kind, torch.float32, DEVICE)
+        counts = law.sample(number, torch.float32)
+    tables._kept_table.cache_clear()
+    assert type(table) is used
     assert counts.dtype == torch.float32
-    assert counts.shape == (number, *copies, urn.groups)
-    assert_possible(counts.cpu(), urn)
+    assert counts.shape == (number, *copies, by_name(name).groups)
+    assert_possible(counts.cpu(), by_name(name))
+
+
+@pytest.mark.parametrize(("copies", "number"), [((3,), 5), ((3, 2), 0)])
+def test_few_draws_of_each_urn_are_made_by_the_kernel(copies: tuple[int, ...], number: int) -> None:
+    """The one that `kernels.draw_each` launches, with the same seed."""
+    urn = on_device("titanic", copies)
+    with with_kernels():
+        law = _dispatch.fisher_for_draws(urn, number)
+        assert type(law) is Quadrature
+        torch.manual_seed(4)
+        counts = law.sample(number, torch.float32)
+        torch.manual_seed(4)
+        rows = [operand.reshape(-1, *operand.shape[len(copies) :]) for operand in law.tilted]
+        expected = kernels.draw_each(*rows, number, torch.float32)
+    assert counts.dtype == torch.float32
+    assert counts.shape == (number, *copies, 4)
+    assert torch.equal(counts.reshape(expected.shape), expected)
+    assert_possible(counts.cpu(), by_name("titanic"))
 
 
 def test_a_seed_decides_all_draws(either_kernel: None) -> None:
@@ -480,14 +510,14 @@ def test_nothing_is_drawn_for_no_urns(either_kernel: None) -> None:
     )
 
 
-def test_an_urn_without_outcomes_gives_nan_and_ends(
-    either_kernel: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(kernels, "MOST_ROUNDS", 3)
+@pytest.mark.filterwarnings("ignore:All-NaN slice:RuntimeWarning")  # the interpreter's NumPy
+def test_an_urn_without_outcomes_gives_nan_and_ends(either_kernel: None) -> None:
     urn = FisherHypergeometric(
         [5, 5, 9], 8, weights=torch.tensor([[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]), validate_args=False
     )
-    counts = kernels.draw_each(*(operand.to(DEVICE) for operand in urn.tilted), 1, torch.float64)[0]
+    operands = [operand.to(DEVICE) for operand in _dispatch.fisher(urn).tilted]
+    with patch.multiple(kernels, MOST_ROUNDS=3):
+        counts = kernels.draw_each(*operands, 1, torch.float64)[0]
     assert counts[0].isnan().all()
     assert counts[1].tolist() == [0.0, 0.0, 8.0]
 

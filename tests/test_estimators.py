@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
 import math
+from typing import Any
 
 import pytest
 import torch
@@ -14,10 +16,14 @@ from diffurn import (
     CovarianceST,
     ExponentialAnnealing,
     FisherHypergeometric,
+    GumbelSoftmax,
+    WalleniusHypergeometric,
     neuralsort,
     score_surrogate,
     select_top,
 )
+from diffurn._law import Law
+from diffurn.estimators import Estimator
 
 
 def product(x: Tensor) -> Tensor:
@@ -49,6 +55,105 @@ def exact_gradient(sizes: tuple[int, ...], draws: int, log_weights: Tensor, f) -
     )
     probability = torch.softmax(coefficients.to(x) + x @ log_weights, 0)
     return torch.autograd.grad((probability * f(x)).sum(), log_weights)[0]
+
+
+# --------------------------------------------------------------------------------------------------
+# The seam: which estimators an urn accepts, and what they are handed
+# --------------------------------------------------------------------------------------------------
+
+every_distribution = pytest.mark.parametrize("urn", [FisherHypergeometric, WalleniusHypergeometric])
+
+
+@every_distribution
+def test_has_rsample_is_true_only_with_an_estimator(urn: Any, device: torch.device) -> None:
+    """So that Pyro takes a biased gradient only where it was asked for; `rsample` always works."""
+    leaf = torch.ones(3, device=device, requires_grad=True)
+    plain, given = (
+        urn([5, 5, 5], 6, weights=leaf),
+        urn([5, 5, 5], 6, weights=leaf, estimator=CovarianceST()),
+    )
+    assert (plain.has_rsample, given.has_rsample) == (False, True)
+    assert (plain.expand([2]).has_rsample, given.expand([2]).has_rsample) == (False, True)
+    assert (copy.deepcopy(plain).has_rsample, copy.deepcopy(given).has_rsample) == (False, True)
+    assert plain.estimator == given.estimator == CovarianceST()
+    for each in (plain, given):
+        assert each.rsample((2,)).requires_grad
+        assert not each.sample((2,)).requires_grad
+
+
+@every_distribution
+@pytest.mark.parametrize(
+    ("estimator", "message"),
+    [
+        (CovarianceST, r"estimator is CovarianceST, .*; give an instance, CovarianceST\(…\)"),
+        (GumbelSoftmax, r"estimator is GumbelSoftmax, .*; give an instance, GumbelSoftmax\(…\)"),
+        ("gumbel", "estimator is 'gumbel', but must be an Estimator$"),
+        (dict, "estimator is dict, but must be an Estimator$"),
+        (0.5, "estimator is 0.5, but must be an Estimator$"),
+    ],
+    ids=str,
+)
+def test_other_estimators_are_refused_when_the_urn_is_built(
+    estimator: Any, message: str, urn: Any
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        urn([5, 5, 5], 6, weights=torch.ones(3), estimator=estimator)
+
+
+def test_wallenius_law_refuses_estimators_that_need_conditionals() -> None:
+    with pytest.raises(NotImplementedError, match=r"GumbelSoftmax needs .* use CovarianceST"):
+        WalleniusHypergeometric([5, 5], 6, weights=torch.ones(2), estimator=GumbelSoftmax())
+    with pytest.raises(NotImplementedError, match=r"conditional"):
+        GumbelSoftmax().draw(WalleniusHypergeometric([5, 5], 6, weights=torch.ones(2)))
+
+
+@pytest.mark.parametrize("order", [(0, 2), (0, 0), (0, 1.5), ("a", "b")], ids=str)
+def test_an_order_that_is_no_permutation_is_refused_when_the_urn_is_built(order: Any) -> None:
+    with pytest.raises(ValueError, match="must be a permutation of the 2 groups 0 to 1"):
+        FisherHypergeometric([5, 5], 6, weights=torch.ones(2), estimator=GumbelSoftmax(order=order))
+
+
+@every_distribution
+@pytest.mark.parametrize("scale", [1, 1000], ids=["small", "large"])
+def test_an_estimator_of_ones_own_is_handed_a_law(
+    scale: int, urn: Any, device: torch.device
+) -> None:
+    """Whichever algorithm computes the urn; it never sees the distribution."""
+    seen: list[tuple[Law, int]] = []
+
+    class Own(Estimator):
+        def rsample(self, law: Law, num_samples: int) -> Tensor:
+            seen.append((law, num_samples))
+            return law.rsample(num_samples)
+
+    leaf = torch.zeros(2, 3, device=device, requires_grad=True)
+    built = urn([3 * scale, 4 * scale, 5 * scale], 5 * scale, log_weights=leaf, estimator=Own())
+    counts = built.rsample((2, 3))
+    assert counts.shape == (2, 3, 2, 3)
+    assert bool(built.support.check(counts.detach()).all())
+    (gradient,) = torch.autograd.grad(counts.mean((0, 1))[0, 0], leaf)
+    torch.testing.assert_close(gradient[0], torch.autograd.grad(built.mean[0, 0], leaf)[0][0])
+    ((law, number),) = seen
+    assert number == 6
+    assert law.groups == 3
+    assert law.largest(1) == 4 * scale
+
+
+@every_distribution
+def test_an_estimator_that_defines_nothing_says_so(urn: Any) -> None:
+    class Lazy(Estimator):
+        pass
+
+    built = urn([5, 5], 6, weights=torch.ones(2), estimator=Lazy())
+    with pytest.raises(NotImplementedError, match="Lazy does not define rsample"):
+        built.rsample()
+    with pytest.raises(NotImplementedError, match="Lazy does not define rank_indicators"):
+        built.rank_indicators(0)
+
+
+# --------------------------------------------------------------------------------------------------
+# CovarianceST and the score function
+# --------------------------------------------------------------------------------------------------
 
 
 def test_covariance_estimator_is_nearly_unbiased_on_the_large_quadratic(

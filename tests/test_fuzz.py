@@ -17,7 +17,7 @@ from fuzzing.families import FAMILIES, generate
 from fuzzing.jobs import KINDS
 from fuzzing.moments import check_mean
 from fuzzing.reference import Reference
-from fuzzing.trial import LIMITS, Trial, run_checks
+from fuzzing.trial import Trial, run_checks
 from support import oracles
 from support.urns import probe_counts
 
@@ -103,45 +103,46 @@ def test_the_reference_agrees_with_the_oracles(family: str) -> None:
         assert (np.abs(reference.mean[row] - mean) <= 0.1 * moments.error_of_mean(trial)[0]).all()
 
 
-def test_a_mean_that_is_wrong_in_the_tenth_digit_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = FisherHypergeometric.mean.fget
-    monkeypatch.setattr(
-        FisherHypergeometric, "mean", property(lambda urn: right(urn) * (1 + 1e-10))
-    )
-    findings = run_checks(Trial("fisher", generate("everyday", 0, 0, 20), CPU), [check_mean])
+def test_a_mean_that_is_wrong_in_the_tenth_digit_is_found() -> None:
+    class Wrong(FisherHypergeometric):
+        @property
+        def mean(self) -> torch.Tensor:
+            return super().mean * (1 + 1e-10)
+
+    trial = Trial("fisher", generate("everyday", 0, 0, 20), CPU, distribution=Wrong)
+    findings = run_checks(trial, [check_mean])
     assert "mean is right" in {finding.check for finding in findings}
     line = findings[0].examples[0].line
     assert eval(line.split("  #")[0]).dtype == torch.float64  # a reader can paste it
 
 
-def test_a_single_bad_urn_in_a_batch_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    right = WalleniusHypergeometric.log_prob
+def test_a_single_bad_urn_in_a_batch_is_named() -> None:
     batch = generate("everyday", 0, 0, 20)
     culprit = batch.group_sizes[7].tolist()
 
-    def log_prob(urn: WalleniusHypergeometric, value: torch.Tensor) -> torch.Tensor:
-        return torch.where(
-            (urn.group_sizes == torch.tensor(culprit)).all(-1), torch.nan, right(urn, value)
-        )
+    class Wrong(WalleniusHypergeometric):
+        def log_prob(self, value: torch.Tensor) -> torch.Tensor:
+            bad = (self.group_sizes == torch.tensor(culprit)).all(-1)
+            return torch.where(bad, torch.nan, super().log_prob(value))
 
-    monkeypatch.setattr(WalleniusHypergeometric, "log_prob", log_prob)
-    (finding,) = run_checks(Trial("wallenius", batch, CPU), [probabilities.check_log_prob])
+    trial = Trial("wallenius", batch, CPU, distribution=Wrong)
+    (finding,) = run_checks(trial, [probabilities.check_log_prob])
     assert finding.count == 1
     assert str(culprit) in finding.examples[0].line
 
 
-def test_draws_that_never_come_are_a_finding_not_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(LIMITS, "fisher", 0.5)
+def test_draws_that_never_come_are_a_finding_not_the_end() -> None:
     batch = generate("everyday", 0, 0, 8)
-    right, culprit = FisherHypergeometric.sample, batch.group_sizes[5].tolist()
+    culprit = batch.group_sizes[5].tolist()
 
-    def sample(urn: FisherHypergeometric, sample_shape: tuple[int, ...] = ()) -> torch.Tensor:
-        while culprit in urn.group_sizes.tolist():
-            pass
-        return right(urn, sample_shape)
+    class Endless(FisherHypergeometric):
+        def sample(self, sample_shape: tuple[int, ...] = ()) -> torch.Tensor:
+            while culprit in self.group_sizes.tolist():
+                pass
+            return super().sample(sample_shape)
 
-    monkeypatch.setattr(FisherHypergeometric, "sample", sample)
-    (finding,) = run_checks(Trial("fisher", batch, CPU), [check_draws])
+    trial = Trial("fisher", batch, CPU, distribution=Endless, limit=0.5)
+    (finding,) = run_checks(trial, [check_draws])
     assert finding.check == "sample does not return"
     assert str(culprit) in finding.examples[0].line
 

@@ -98,7 +98,7 @@ def test_exact_chain_draws_from_the_exact_law(device: torch.device) -> None:
 def test_merged_chain_is_known_not_to_be_fishers_law(
     second_weight: float, mean: float, distance: float, device: torch.device
 ) -> None:
-    """Class 1 in fixed order: what the paper's merge does to the law, so that nobody takes one for
+    """Class 1 in fixed order: what the paper's merge does to the law, so that one is not taken for
     the other.
     """
     urn = paper_urn(second_weight, device, conditionals="merged")
@@ -335,11 +335,12 @@ def test_bad_settings_are_named(arguments: dict[str, object], message: str) -> N
         GumbelSoftmax(**arguments)
 
 
-def test_an_order_must_be_a_permutation() -> None:
-    urn = FisherHypergeometric(
-        (5, 5, 5), 6, weights=torch.ones(3), estimator=GumbelSoftmax(order=(0, 0, 1))
-    )
+@pytest.mark.parametrize("order", [(0, 0, 1), (0, 1), (0, 1, 2, 3), (1, 2, 3), ()], ids=str)
+def test_an_order_must_be_a_permutation_of_the_urns_groups(order: tuple[int, ...]) -> None:
+    """Checked when the urn is built."""
+    estimator = GumbelSoftmax(order=order)
+    listed = str(list(order)).replace("[", r"\[").replace("]", r"\]")
     with pytest.raises(
-        ValueError, match=r"order is \[0, 0, 1\], but must be a permutation of the 3 groups"
+        ValueError, match=f"order is {listed}, but must be a permutation of the 3 groups 0 to 2"
     ):
-        urn.rsample()
+        FisherHypergeometric((5, 5, 5), 6, weights=torch.ones(3), estimator=estimator)

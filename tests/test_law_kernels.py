@@ -1,12 +1,13 @@
-"""Triton kernels for tilts, masses and moments: the same numbers as the plain path, and only where
-nobody differentiates them.
+"""Triton kernels for tilts, masses and moments: the same numbers as PyTorch's operations, and only
+where no derivative is asked for.
 """
 
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Iterator
+from typing import Any
+from unittest.mock import patch
 
 import mpmath
 import pytest
@@ -16,27 +17,32 @@ from scipy import stats
 from torch import Tensor
 from torch.func import jacfwd, vmap
 
-from diffurn import FisherHypergeometric
-from diffurn._fisher import moments as law
-from diffurn._fisher import pair, tilt
-from diffurn._fisher.tabulated import SmallUrn
+from diffurn import FisherHypergeometric, _dispatch
+from diffurn._fisher import moments, tilt
+from diffurn._fisher.tabulated import Tabulated, product_of_pair
 from diffurn._kernels import dispatch
 from diffurn._numerics import binomial
 from support import oracles
+from support.distributions import GeneralFisher
+from support.kernels import (
+    DEVICE,
+    INTERPRETED,
+    launched_kernels,
+    with_kernels,
+    without_kernels,
+)
 from support.urns import NEVER, URNS, Urn, by_name
 
 pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
-INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 if not (torch.cuda.is_available() or INTERPRETED):
     pytest.skip(
         "the kernels need a CUDA device, or TRITON_INTERPRET=1 to run without one",
         allow_module_level=True,
     )
 
-from diffurn._kernels import fisher as kernels  # noqa: E402 (without triton there is nothing to import)
-from diffurn._kernels import pair as pair_kernels  # noqa: E402
+from diffurn._kernels import fisher as kernels
+from diffurn._kernels import pair as pair_kernels
 
-DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 pytestmark = [
     pytest.mark.needs("triton"),
     pytest.mark.filterwarnings(
@@ -46,6 +52,9 @@ pytestmark = [
         r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"
     ),
 ]
+
+if INTERPRETED:  # it takes as long for a program of a thousand entries as for one of ten
+    kernels.OF_BINOMIALS["BLOCK"] = 1 << 12
 
 # In the interpreter every row costs a tenth of a second.
 TOLD = [
@@ -82,18 +91,28 @@ def by_groups(urns: list[Urn]) -> Iterator[list[Urn]]:
         yield [urn for urn in urns if urn.groups == groups]
 
 
+PRIMITIVES: dict[str, Any] = {
+    "binomial_log_pmf": binomial.log_pmf_value,
+    "log_tilt": tilt.log_tilt,
+    "centring_tilt": moments.centring_tilt,
+    "log_mass": moments.log_mass_value,
+    "mean": moments.mean_value,
+    "mean_shift": moments.mean_shift_value,
+    "covariance_product": moments.covariance_product,
+    "variance": moments.variance,
+}
+
+
 def plain(function: str, *arguments: Tensor) -> Tensor:
-    """The path of PyTorch, which gradients and compilers take."""
-    return {
-        "binomial_log_pmf": binomial._log_pmf,
-        "log_tilt": tilt.log_tilt,
-        "centring_tilt": law.centring_tilt,
-        "log_mass": law._LogMass.forward,
-        "mean": law._Mean.forward,
-        "mean_shift": law._MeanShift.forward,
-        "covariance_product": law.covariance_product,
-        "variance": law.variance,
-    }[function].__wrapped__(*arguments)
+    """PyTorch's operations, which gradients and compilers take."""
+    result: Tensor = PRIMITIVES[function].__wrapped__(*arguments)
+    return result
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_a_kernel_is_found_from_the_primitive_that_it_replaces(name: str) -> None:
+    assert dispatch.kernel_of(PRIMITIVES[name]) is getattr(kernels, name)
+    assert dispatch.kernel_of(product_of_pair) is pair_kernels.covariance_product
 
 
 def assert_near(ours: Tensor, theirs: Tensor, allowed: Tensor) -> None:
@@ -147,15 +166,14 @@ def test_numbers_of_all_urns_are_those_of_the_plain_path(groups: int) -> None:
     assert_as_plain([urn for urn in URNS if urn.groups == groups])
 
 
-def test_groups_beyond_one_tile_are_counted_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(kernels, "MOST_GROUPS", {"tilt": 8, "quadrature": 4})
+def test_groups_beyond_one_tile_are_counted_too() -> None:
     spread = tuple(3.0 * ((7 * j) % 19) / 19 for j in range(19))
-    assert_as_plain(
-        [
-            Urn("many", tuple(range(19)), 80, spread),
-            Urn("gaps", (5, 0) * 9 + (2,), 30, tuple(20 * w for w in spread)),
-        ]
-    )
+    urns = [
+        Urn("many", tuple(range(19)), 80, spread),
+        Urn("gaps", (5, 0) * 9 + (2,), 30, tuple(20 * w for w in spread)),
+    ]
+    with patch.multiple(kernels, MOST_GROUPS={"tilt": 8, "quadrature": 4}):
+        assert_as_plain(urns)
 
 
 def test_hard_tilts_reach_half_a_ball_below_the_draws() -> None:
@@ -281,12 +299,10 @@ def as_columns(cases: list[tuple[float, int, float]]) -> list[Tensor]:
     ]
 
 
-def test_binomial_masses_agree_with_fifty_digits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_binomial_masses_agree_with_fifty_digits() -> None:
     """Two things are allowed that the plain path has too: p is rounded, which moves the mean, and
     so are logarithms, which meet counts.
     """
-    if INTERPRETED:
-        monkeypatch.setitem(kernels.OF_BINOMIALS, "BLOCK", 1 << 12)
     cases = binomial_cases()
     ours = kernels.binomial_log_pmf(*as_columns(cases)).tolist()
     with mpmath.workdps(50):
@@ -306,10 +322,7 @@ def test_binomial_masses_agree_with_fifty_digits(monkeypatch: pytest.MonkeyPatch
             assert abs(found - exact) <= allowed, case
 
 
-def test_binomial_masses_are_as_accurate_as_those_of_the_plain_path(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(kernels.OF_BINOMIALS, "BLOCK", 1 << 9)
+def test_binomial_masses_are_as_accurate_as_those_of_the_plain_path() -> None:
     for size in (6, 30, 10**3, 10**6, 10**9, 10**13):
         p = torch.rand(250).clamp(0.01, 0.99)
         counts = (size * p + 3 * torch.randn(250) * (size * p * (1 - p)).sqrt()).clamp(0, size)
@@ -379,39 +392,8 @@ def test_binomial_masses_of_operands_that_were_expanded() -> None:
 
 
 # --------------------------------------------------------------------------------------------------
-# Who takes them
+# Where they are launched
 # --------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def on_cuda(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interpreter's device is made to look like one."""
-    monkeypatch.setattr(dispatch, "has_kernels", lambda device: device.type == DEVICE.type)
-
-
-@pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch, on_cuda: None) -> list[str]:
-    """The names of the kernels, as they are launched."""
-    names: list[str] = []
-    for name in (
-        "binomial_log_pmf",
-        "log_tilt",
-        "centring_tilt",
-        "log_mass",
-        "mean",
-        "mean_shift",
-        "covariance_product",
-        "variance",
-    ):
-        original = getattr(kernels, name)
-
-        def recorded(*arguments: Tensor, original: object = original, name: str = name) -> Tensor:
-            names.append(name)
-            return original(*arguments)  # type: ignore[operator]
-
-        monkeypatch.setattr(kernels, name, recorded)
-    return names
-
 
 SMALL_PAIRS = [
     Urn("5-and-7", (5, 7), 6, (0.3, -0.4)),
@@ -426,28 +408,29 @@ SMALL_PAIRS = [
 
 
 @pytest.mark.parametrize("urn", SMALL_PAIRS, ids=str)
-def test_small_urns_of_two_groups_have_the_exact_slope_and_possible_draws(
-    urn: Urn, on_cuda: None
-) -> None:
+def test_small_urns_of_two_groups_have_the_exact_slope_and_possible_draws(urn: Urn) -> None:
     leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
-    law = fisher(urn, leaf)._small(1)
-    counts = law.rsample(20)
+    distribution = fisher(urn, leaf)
+    law = Tabulated.build(distribution._composition, distribution._finite_log_weights())
+    with with_kernels():
+        counts = law.rsample(20)
     assert (counts.sum(-1) == urn.draws).all()
     assert ((counts >= 0) & (counts <= torch.tensor(urn.drawable, device=DEVICE))).all()
     vector = torch.randn_like(counts[0])
-    (gradient,) = torch.autograd.grad((counts * vector).sum(), leaf, create_graph=True)
-    (wanted,) = torch.autograd.grad((20 * law.law().mean() * vector).sum(), leaf, create_graph=True)
+    with with_kernels():
+        (gradient,) = torch.autograd.grad((counts * vector).sum(), leaf, create_graph=True)
+    (wanted,) = torch.autograd.grad(
+        (20 * law.tables().mean() * vector).sum(), leaf, create_graph=True
+    )
     torch.testing.assert_close(gradient, wanted, rtol=1e-12, atol=0.0)
     operands = (
         law.log_weights.detach(),
-        law.constant("pair"),
-        law.constant("falling"),
+        law.constants.pair,
+        law.constants.falling,
         vector.detach(),
     )
     found = pair_kernels.covariance_product(*operands)
-    torch.testing.assert_close(
-        found, pair.covariance_product.__wrapped__(*operands), rtol=1e-12, atol=0.0
-    )
+    torch.testing.assert_close(found, product_of_pair.__wrapped__(*operands), rtol=1e-12, atol=0.0)
     if urn.largest_log_weight < 10:
         again = [
             torch.autograd.grad(slope.square().sum(), leaf, retain_graph=True)[0]
@@ -456,16 +439,16 @@ def test_small_urns_of_two_groups_have_the_exact_slope_and_possible_draws(
         torch.testing.assert_close(*again, rtol=1e-10, atol=1e-10)
 
 
-def test_draws_of_small_urns_of_two_groups_follow_the_law(
-    on_cuda: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_draws_of_small_urns_of_two_groups_follow_the_law() -> None:
     """Different urns in one batch; with a fresh seed the chi-square tests of the four fail once in
     ten thousand runs.
     """
-    monkeypatch.setattr(pair_kernels, "ENTRIES", 1 << 14 if INTERPRETED else pair_kernels.ENTRIES)
     sizes, draws, number = [[5, 7], [3, 9], [10, 2], [6, 6]], [6, 4, 3, 11], 20_000
     urn = FisherHypergeometric(sizes, draws, log_weights=torch.randn(4, 2, device=DEVICE))
-    counts = urn._small(1).rsample(number)
+    law = Tabulated.build(urn._composition, urn.log_weights)
+    entries = 1 << 14 if INTERPRETED else pair_kernels.ENTRIES
+    with with_kernels(), patch.multiple(pair_kernels, ENTRIES=entries):
+        counts = law.rsample(number)
     for i in range(4):
         own = FisherHypergeometric(sizes[i], draws[i], log_weights=urn.log_weights[i])
         outcomes = own.enumerate_support()
@@ -478,59 +461,74 @@ def test_draws_of_small_urns_of_two_groups_follow_the_law(
         assert stats.chi2.sf(float(statistic), int(likely.sum())) > 1e-4 / 4
 
 
-def test_a_training_step_with_a_small_urn_of_two_groups_makes_no_table(
-    on_cuda: None, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(SmallUrn, "law", None)
-    leaf = torch.randn(3, 2, 2, device=DEVICE, dtype=torch.float32, requires_grad=True)
-    counts = FisherHypergeometric([5, 7], 6, log_weights=leaf).rsample((4,))
+def test_a_training_step_with_a_small_urn_of_two_groups_makes_no_table() -> None:
+    class WithoutTables(Tabulated):
+        def tables(self) -> Any:
+            raise AssertionError("a table was made")
+
+    leaf = torch.randn(3, 2, 2, device=DEVICE, requires_grad=True)
+    composition = FisherHypergeometric([5, 7], 6, log_weights=leaf)._composition
+    with with_kernels():
+        counts = WithoutTables.build(composition, leaf).rsample(4)
+        counts[..., 0].sum().backward()
     assert counts.shape == (4, 3, 2, 2)
     assert (counts.sum(-1) == 6).all()
-    counts[..., 0].sum().backward()
     assert leaf.grad is not None
     assert (leaf.grad[..., 0] == -leaf.grad[..., 1]).all()
-    assert FisherHypergeometric([5, 7], 6, log_weights=leaf[:0]).rsample().shape == (0, 2, 2)
 
 
-def fisher(urn: Urn, log_weights: Tensor | None = None) -> FisherHypergeometric:
+def test_draws_of_small_urns_of_two_groups_have_the_dtype_of_the_weights() -> None:
+    leaf = torch.randn(3, 2, 2, device=DEVICE, dtype=torch.float32, requires_grad=True)
+    with with_kernels():
+        counts = FisherHypergeometric([5, 7], 6, log_weights=leaf).rsample((4,))
+        none = FisherHypergeometric([5, 7], 6, log_weights=leaf[:0]).rsample()
+        counts[..., 0].sum().backward()
+    assert (counts.shape, counts.dtype) == ((4, 3, 2, 2), torch.float32)
+    assert (counts.sum(-1) == 6).all()
+    assert (leaf.grad[..., 0] == -leaf.grad[..., 1]).all()
+    assert none.shape == (0, 2, 2)
+
+
+def fisher(
+    urn: Urn,
+    log_weights: Tensor | None = None,
+    kind: type[FisherHypergeometric] = FisherHypergeometric,
+) -> FisherHypergeometric:
     log_weights = (
         torch.tensor(urn.log_weights, device=DEVICE) if log_weights is None else log_weights
     )
-    return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+    return kind(urn.group_sizes, urn.draws, log_weights=log_weights)
 
 
 @pytest.mark.parametrize(
     "name",
     ["almost-sure-5x3-one-more", "never-drawn-first", "paper-200x3-odds-10", "extreme-two-groups"],
 )
-def test_moments_agree_with_fifty_digits(
-    name: str, launched: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_moments_agree_with_fifty_digits(name: str) -> None:
     urn = by_name(name)
-    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
-    exact, distribution = oracles.moments(urn), fisher(urn)
+    exact, distribution = oracles.moments(urn), fisher(urn, kind=GeneralFisher)
+    with launched_kernels() as launched:
+        found = distribution.mean, distribution.variance
+    assert launched == ["log_tilt", "mean", "log_tilt", "variance"]
     mean = torch.tensor([float(value) for value in exact.mean], device=DEVICE)
-    torch.testing.assert_close(distribution.mean, mean, rtol=1e-11, atol=0.0)
+    torch.testing.assert_close(found[0], mean, rtol=1e-11, atol=0.0)
     variance = torch.tensor(
         [float(exact.covariance[j, j]) for j in range(urn.groups)], device=DEVICE
     )
-    torch.testing.assert_close(
-        distribution.variance, variance, rtol=1e-9, atol=1e-9 * float(variance.max())
-    )
-    assert launched == ["log_tilt", "mean", "log_tilt", "variance", "centring_tilt"]
+    torch.testing.assert_close(found[1], variance, rtol=1e-9, atol=1e-9 * float(variance.max()))
 
 
-def test_a_training_step_launches_one_tilt_forward_and_one_product_backward(
-    launched: list[str],
-) -> None:
+def test_a_training_step_launches_one_tilt_forward_and_one_product_backward() -> None:
     urn = by_name("titanic")
     leaf = torch.tensor([urn.log_weights] * 2, device=DEVICE, requires_grad=True)
-    counts = fisher(urn, leaf).rsample()
-    assert launched == ["log_tilt"]
-    vector = torch.randn_like(counts)
-    (counts * vector).sum().backward()
-    assert launched == ["log_tilt", "covariance_product", "centring_tilt"]
-    wanted = plain("covariance_product", *fisher(urn, leaf.detach()).tilted, vector)
+    with launched_kernels() as launched:
+        counts = fisher(urn, leaf).rsample()
+        assert launched == ["log_tilt"]
+        vector = torch.randn_like(counts)
+        (counts * vector).sum().backward()
+        assert launched == ["log_tilt", "covariance_product"]
+    tilted = _dispatch.fisher(fisher(urn, leaf.detach())).tilted
+    wanted = plain("covariance_product", *tilted, vector)
     torch.testing.assert_close(leaf.grad, wanted, rtol=1e-11, atol=1e-11)
 
 
@@ -538,72 +536,70 @@ def test_a_training_step_launches_one_tilt_forward_and_one_product_backward(
     "name",
     ["titanic", "paper-200x3-odds-10", "1e10-three-groups", "never-drawn-middle", "no-draws-1e9"],
 )
-def test_log_probabilities_have_the_value_and_gradients_of_the_plain_path(
-    name: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_log_probabilities_have_the_value_and_gradients_of_the_plain_path(name: str) -> None:
     urn, found = by_name(name), []
-    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
     counts = fisher(urn).sample((3,))
-    for kernels_run in (False, True):
-        monkeypatch.setattr(dispatch, "has_kernels", lambda device, runs=kernels_run: runs)
+    for kernels_run in (without_kernels, with_kernels):
         leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
         x = counts.clone().requires_grad_()
-        log_prob = fisher(urn, leaf).log_prob(x)
-        found.append((log_prob.detach(), *torch.autograd.grad(log_prob.sum(), (leaf, x))))
+        with kernels_run():
+            log_prob = fisher(urn, leaf, GeneralFisher).log_prob(x)
+            found.append((log_prob.detach(), *torch.autograd.grad(log_prob.sum(), (leaf, x))))
     torch.testing.assert_close(
         *found, rtol=1e-11, atol=1e-11 + 1e-15 * urn.draws
     )  # a mean is only known to its rounding
 
 
-def test_a_log_probability_launches_a_tilt_and_two_masses(
-    launched: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
+def test_a_log_probability_launches_a_tilt_and_two_masses() -> None:
     urn = by_name("titanic")
     leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
-    fisher(urn, leaf).log_prob(fisher(urn, leaf.detach()).mode).backward()
-    assert launched[-4:] == ["log_tilt", "binomial_log_pmf", "log_mass", "mean_shift"]
+    mode = fisher(urn, leaf.detach()).mode
+    with launched_kernels() as launched:
+        fisher(urn, leaf).log_prob(mode).backward()
+    assert launched == ["log_tilt", "binomial_log_pmf", "log_mass", "mean_shift"]
 
 
-def test_second_derivatives_are_those_of_the_plain_path(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_second_derivatives_are_those_of_the_plain_path() -> None:
     urn, found = by_name("titanic"), []
     upstream, again = torch.randn(2, 4, device=DEVICE)
-    for kernels_run in (False, True):
-        monkeypatch.setattr(dispatch, "has_kernels", lambda device, runs=kernels_run: runs)
+    for kernels_run in (without_kernels, with_kernels):
         leaf = torch.tensor(urn.log_weights, device=DEVICE, requires_grad=True)
         distribution = fisher(urn, leaf)
-        first = torch.autograd.grad(
-            (distribution.mean * upstream).sum() + distribution.log_normalizer,
-            leaf,
-            create_graph=True,
-        )[0]
-        found.append((first.detach(), *torch.autograd.grad((first * again).sum(), leaf)))
+        with kernels_run():
+            first = torch.autograd.grad(
+                (distribution.mean * upstream).sum() + distribution.log_normalizer,
+                leaf,
+                create_graph=True,
+            )[0]
+            found.append((first.detach(), *torch.autograd.grad((first * again).sum(), leaf)))
     torch.testing.assert_close(*found, rtol=1e-10, atol=1e-10)
 
 
-def test_transforms_and_forward_mode_take_the_plain_path(launched: list[str]) -> None:
+def test_transforms_and_forward_mode_take_the_plain_path() -> None:
     urn = by_name("titanic")
     log_weights = torch.tensor([urn.log_weights] * 2, device=DEVICE)
 
     def mean(values: Tensor) -> Tensor:
         return fisher(urn, values).mean
 
-    plain_mean = plain("mean", *fisher(urn, log_weights).tilted)
-    launched.clear()
-    torch.testing.assert_close(vmap(mean)(log_weights), plain_mean)
-    jacobian = jacfwd(mean)(log_weights[0])
+    with launched_kernels() as launched:
+        mapped, jacobian = vmap(mean)(log_weights), jacfwd(mean)(log_weights[0])
     assert launched == []
+    torch.testing.assert_close(
+        mapped, plain("mean", *_dispatch.fisher(fisher(urn, log_weights)).tilted)
+    )
     torch.testing.assert_close(jacobian, fisher(urn, log_weights[0]).covariance_matrix)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own making
-def test_compiled_functions_take_the_plain_path(launched: list[str]) -> None:
+def test_compiled_functions_take_the_plain_path() -> None:
     urn = by_name("titanic")
     log_weights = torch.tensor([urn.log_weights] * 2, device=DEVICE)
     compiled = torch.compile(
         lambda values: fisher(urn, values).mean, fullgraph=True, backend="aot_eager"
     )
-    found = compiled(log_weights)
+    with launched_kernels() as launched:
+        found = compiled(log_weights)
     assert launched == []
     torch.testing.assert_close(found, fisher(urn, log_weights).mean)
 
@@ -636,5 +632,6 @@ def test_a_recorded_step_draws_anew_and_has_the_gradient_of_its_weights() -> Non
     graph.replay()
     assert not torch.equal(first, counts)
     assert (counts.sum(-1) == urn.draws).all()
-    wanted = plain("covariance_product", *fisher(urn, leaf.detach()).tilted, vector)
+    tilted = _dispatch.fisher(fisher(urn, leaf.detach())).tilted
+    wanted = plain("covariance_product", *tilted, vector)
     torch.testing.assert_close(gradient, wanted, rtol=1e-10, atol=1e-10)

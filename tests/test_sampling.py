@@ -19,12 +19,12 @@ from hypothesis import strategies as st
 from scipy import special, stats
 from torch import Tensor
 
-from diffurn import FisherHypergeometric
-from diffurn import _fisher as exact
-from diffurn._fisher.sampling import choice as sampling
-from diffurn._fisher.sampling import rejection
+from diffurn import FisherHypergeometric, _dispatch
+from diffurn._fisher.quadrature import Quadrature
+from diffurn._fisher.sampling import rejection, tables
+from diffurn._fisher.sampling.tables import AliasTables
 from diffurn._fisher.sampling.tree import Tree
-from support.distributions import assert_possible
+from support.distributions import GeneralFisher, assert_possible
 from support.goodness import Law, Yardstick, chi_square_p_value
 from support.samplers import (
     FEW_OUTCOMES,
@@ -90,7 +90,7 @@ def test_every_draw_of_the_distribution_is_possible(
         with pytest.raises(ValueError, match="float64"):
             distribution(urn, device, dtype).sample()
         return
-    for number in (20, 2000 // urn.groups):  # few draws and many: tables pay for themselves or not
+    for number in (20, 2000 // urn.groups):  # few draws, and so many that tables pay
         counts = distribution(urn, device, dtype).sample((number,))
         assert counts.dtype == dtype
         assert_possible(counts, urn)
@@ -251,9 +251,7 @@ def ways_for(urn: Urn, copies_in_float32: bool) -> list[str]:
     ]
     ways += ["many-draws-float32"] if fits_float32 else []
     ways += ["blocks"] if urn.groups >= 4 else []
-    return ways + (
-        ["tables"] if cells_of(tilted(urn, torch.device("cpu"))) <= 4 * MOST_CELLS else []
-    )
+    return ways + (["tables"] if cells_of(urn) <= 4 * MOST_CELLS else [])
 
 
 FITTED = [
@@ -422,15 +420,13 @@ REGIMES = {
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_each_regime_has_its_sampler(
-    regime: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_regime_has_its_sampler(regime: str, device: torch.device) -> None:
     """So that the tests of this file reach both through the distribution, too."""
-    monkeypatch.setattr(sampling, "draw_by_rejection" if regime == "tables" else "Tree", None)
     copies, number = REGIMES[regime]
-    assert_possible(
-        distribution(by_name("titanic"), device, copies=copies).sample(number), by_name("titanic")
-    )
+    urn = distribution(by_name("titanic"), device, copies=copies)
+    law = _dispatch.fisher_for_draws(urn, math.prod(number))
+    assert type(law) is (AliasTables if regime == "tables" else Quadrature)
+    assert_possible(law.sample(math.prod(number), torch.float64), by_name("titanic"))
 
 
 @pytest.mark.parametrize(("copies", "number"), REGIMES.values(), ids=REGIMES)
@@ -539,13 +535,16 @@ def test_rejection_does_not_wait_for_urns_without_a_number_of_draws() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_ten_million_draws_of_few_outcomes_follow_the_law(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Seeds being fixed, p-values as small as asserted occur once in a million fresh seeds."""
-    monkeypatch.setattr(sampling, "Tree", None)
-    urn = by_name("paper-200x3-odds-10")
-    counts = distribution(urn, device, torch.float32).sample((10_000_000,))
+def test_ten_million_draws_of_few_outcomes_follow_the_law(device: torch.device) -> None:
+    """From one table of all outcomes.
+
+    Seeds being fixed, p-values as small as asserted occur once in a million fresh seeds.
+    """
+    urn, number = by_name("paper-200x3-odds-10"), 10_000_000
+    law = _dispatch.fisher_for_draws(distribution(urn, device, torch.float32), number)
+    assert isinstance(law, AliasTables)
+    assert law.kind == "outcomes"
+    counts = distribution(urn, device, torch.float32).sample((number,))
     assert_possible(counts, urn)
     p_values = yardstick(urn).p_values(
         [piece.to(torch.int64).cpu().numpy() for piece in counts.split(1_000_000)]
@@ -559,7 +558,7 @@ def test_kept_tables_draw_what_fresh_ones_would(device: torch.device) -> None:
     draws = []
     for keeps in (False, True, True):
         if not keeps:
-            sampling._kept_table.cache_clear()
+            tables._kept_table.cache_clear()
         torch.manual_seed(3)
         draws.append(distribution(urn, device).sample((number,)))
         assert distribution(urn, device, torch.float32).sample((number,)).dtype == torch.float32
@@ -567,15 +566,21 @@ def test_kept_tables_draw_what_fresh_ones_would(device: torch.device) -> None:
     assert torch.equal(draws[0], draws[2])
 
 
-def test_kept_tables_are_found_without_a_tilt(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_kept_tables_are_found_without_a_tilt(device: torch.device) -> None:
+    """The tilt of an urn that was drawn from before is remembered, as are its tables."""
     urn, number = by_name("never-drawn-middle"), 2_000_000  # enough that tables pay on every device
-    monkeypatch.setattr(FisherHypergeometric, "_small", lambda *_: None)
-    distribution(urn, device).sample((number,))
-    for module in (exact, sampling):
-        monkeypatch.setattr(module, "log_tilt", None)
-    assert_possible(distribution(urn, device).sample((number,)), urn)
+    log_weights = torch.tensor(urn.log_weights, device=device)
+    general = GeneralFisher(urn.group_sizes, urn.draws, log_weights=log_weights)
+    assert isinstance(_dispatch.fisher_for_draws(general, number), AliasTables)
+    general.sample((number,))
+    caches = tables._tilted, tables._kept_table
+    known = [cache.cache_info() for cache in caches]
+    assert_possible(general.sample((number,)), urn)
+    for cache, before in zip(caches, known, strict=True):
+        assert (cache.cache_info().misses, cache.cache_info().hits) == (
+            before.misses,
+            before.hits + 1,
+        )
 
 
 def test_tables_are_not_kept_for_other_weights(device: torch.device) -> None:

@@ -21,7 +21,14 @@ from diffurn._fisher.sampling.alias import Alias
 from diffurn._fisher.sampling.tree import Outcomes, Split, Tree
 from support import oracles
 from support.goodness import Mass, binomial, tilted_log_odds
-from support.samplers import FEW_OUTCOMES, TABLED, by_rejection, outcomes_and_probabilities, tilted
+from support.samplers import (
+    FEW_OUTCOMES,
+    TABLED,
+    Chance,
+    by_rejection,
+    outcomes_and_probabilities,
+    tilted,
+)
 from support.urns import Urn, by_name
 
 # --------------------------------------------------------------------------------------------------
@@ -128,42 +135,24 @@ def test_tables_imply_the_exact_conditionals(urn: Urn, device: torch.device) -> 
     assert distance_of_tables(urn, Tree.build(*tilted(urn, device))) <= LARGEST_DISTANCE
 
 
-class EveryProposal:
-    """Stands in for chance in the rejection sampler: row i is proposed the i-th of all possible
-    counts.
+class EveryProposal(Chance):
+    """Stands in for chance in the rejection sampler: row i is proposed the i-th of all counts.
 
-    The uniform number that decides is `luck` times the acceptance probability, which is written
-    down as is that of the proposal: with luck
-    just below one whatever can be is accepted, just above one nothing is. Rows left over then get
-    anything that ends the loop.
+    The group that is not proposed decides. The uniform number that it compares with the acceptance
+    probability Bin(left)/Bin(peak) is that probability, from SciPy's gamma function, times `luck`.
+    With luck just below one the sampler accepts all possible proposals, just above one it accepts
+    none. Rows that are left over then get a proposal and a number that end the loop.
     """
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, luck: float) -> None:
-        self.luck = luck
-        self.log_masses: list[
-            Tensor
-        ] = []  # of the group that decides: of its peak, then of what is left for it
-        original = rejection.binomial_log_pmf
-
-        def recorded(*arguments: Tensor) -> Tensor:
-            self.log_masses.append(original(*arguments))
-            return self.log_masses[-1]
-
-        monkeypatch.setattr(rejection, "binomial_log_pmf", recorded)
-        monkeypatch.setattr(torch, "binomial", self.propose)
-        monkeypatch.setattr(torch, "rand_like", self.decide)
-
-    def decide(self, like: Tensor) -> Tensor:
-        if len(self.log_masses) > 2:
-            return torch.zeros_like(like)
-        log_ratio = self.log_masses[1] - self.log_masses[0]
-        return torch.where(
-            log_ratio > -600.0, log_ratio.exp() * self.luck, 1.0
-        )  # below, exp would underflow
+    def __init__(self, log_odds: Tensor, group_sizes: Tensor, luck: float) -> None:
+        super().__init__({torch.binomial: self.propose, torch.rand_like: self.decide})
+        self.log_odds, self.group_sizes = log_odds.tolist(), group_sizes.to(torch.int64).tolist()
+        self.luck, self.rounds = luck, 0
 
     def propose(self, sizes: Tensor, probabilities: Tensor) -> Tensor:
-        if len(self.log_masses) > 1:
-            return self.proposals[self.log_masses[1].argmax()].expand_as(sizes)
+        self.rounds += 1
+        if self.rounds > 1:
+            return self.proposals[self.accepted.argmax()].expand_as(sizes)
         self.sizes, self.probabilities = (
             sizes[0].to(torch.int64).tolist(),
             probabilities[0].tolist(),
@@ -173,14 +162,30 @@ class EveryProposal:
         self.proposals = torch.tensor(counts, dtype=sizes.dtype, device=sizes.device)
         return self.proposals
 
+    def decide(self, left: Tensor) -> Tensor:
+        if self.rounds > 1:
+            return torch.zeros_like(left)
+        log_ratio = self._log_ratio(left.to(torch.int64).cpu().numpy())
+        self.accepted = np.exp(log_ratio)
+        uniform = np.where(log_ratio > -600.0, self.accepted * self.luck, 1.0)  # below, it underflows
+        return torch.tensor(uniform, dtype=left.dtype, device=left.device)
+
+    def _log_ratio(self, left: np.ndarray) -> np.ndarray:
+        """log Bin(left) - log Bin(peak) of the group that decides, which is proposed no balls."""
+        pairs = enumerate(zip(self.group_sizes, self.sizes, strict=True))
+        deciding = [j for j, (own, proposed) in pairs if own > proposed] or [0]  # an empty urn: any
+        assert len(deciding) == 1
+        size, log_odds = self.group_sizes[deciding[0]], self.log_odds[deciding[0]]
+        counts = np.arange(size + 1)
+        log_mass = -special.gammaln(counts + 1) - special.gammaln(size - counts + 1)
+        log_mass = log_mass + counts * log_odds
+        possible = (left >= 0) & (left <= size)
+        own = np.where(possible, log_mass[np.where(possible, left, 0)], -np.inf)
+        return own - log_mass.max()
+
     def proposed_and_accepted(self) -> np.ndarray:
-        """The probability of each row's proposal, times that of its acceptance; rows after the last
-        proposal are repetitions.
-        """
-        different, peak = math.prod(size + 1 for size in self.sizes), self.log_masses[0]
-        accepted = (
-            (self.log_masses[1] - peak).clamp(max=0.0).exp().cpu().numpy()
-        )  # a ratio above one cannot accept more than always
+        """The probability of each proposal, times that of its acceptance."""
+        different = math.prod(size + 1 for size in self.sizes)  # later rows are repetitions
         proposed = np.ones(different)
         for column, size, p in zip(
             self.proposals[:different].cpu().numpy().T, self.sizes, self.probabilities, strict=True
@@ -188,7 +193,7 @@ class EveryProposal:
             proposed *= (
                 binomial(size, float(special.logit(p))).at(column.astype(np.int64)) if size else 1.0
             )
-        return proposed * accepted[:different]
+        return proposed * self.accepted[:different]
 
 
 def number_of_proposals(urn: Urn) -> int:
@@ -196,25 +201,20 @@ def number_of_proposals(urn: Urn) -> int:
     return math.prod(m + 1 for m in urn.group_sizes) // (min(urn.group_sizes) + 1)
 
 
+CLOSE = 1e-11  # relative, of the acceptance probability to the one that the tests compute
 PROPOSABLE = [
     urn for urn in (*FEW_OUTCOMES, MEDIUM[0]) if urn.groups * number_of_proposals(urn) <= 1 << 18
 ]  # tried in one go
 
 
 @pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
-def test_acceptance_implies_the_exact_law(
-    urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """∏ Bin(proposed) · min(1, Bin(left)/Bin(peak)), normalised: wrong if, for one, the peak is not
-    the largest mass.
+def test_acceptance_implies_the_exact_law(urn: Urn, device: torch.device) -> None:
+    """∏ Bin(proposed) · Bin(left)/Bin(peak), normalised: wrong if, for one, the peak is not the
+    largest mass.
     """
-    proposals = EveryProposal(monkeypatch, luck=1 - 1e-9)
-    counts = (
-        by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32))
-        .to(torch.int64)
-        .cpu()
-        .numpy()
-    )
+    parameters, number = tilted(urn, device), max(number_of_proposals(urn), 32)
+    with EveryProposal(*parameters[:2], luck=1 - CLOSE) as proposals:
+        counts = by_rejection(parameters, number).to(torch.int64).cpu().numpy()
     weights = proposals.proposed_and_accepted()
     implied: dict[tuple[int, ...], float] = {}
     for outcome, weight in zip(map(tuple, counts.tolist()), weights / weights.sum(), strict=False):
@@ -227,13 +227,12 @@ def test_acceptance_implies_the_exact_law(
 
 
 @pytest.mark.parametrize("urn", PROPOSABLE, ids=str)
-def test_nothing_is_accepted_more_often(
-    urn: Urn, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_nothing_is_accepted_more_often(urn: Urn, device: torch.device) -> None:
     """Than Bin(left)/Bin(peak), which the test above took the acceptance probability to be."""
-    proposals = EveryProposal(monkeypatch, luck=1 + 1e-9)
-    counts = by_rejection(tilted(urn, device), max(number_of_proposals(urn), 32))
-    assert len(proposals.log_masses) > 2, "accepted in the first round"
+    parameters, number = tilted(urn, device), max(number_of_proposals(urn), 32)
+    with EveryProposal(*parameters[:2], luck=1 + CLOSE) as proposals:
+        counts = by_rejection(parameters, number)
+    assert proposals.rounds > 1, "accepted in the first round"
     assert (counts == counts[0]).all(), "accepted in the first round"
 
 
@@ -347,12 +346,10 @@ def test_aliases_have_the_law_of_their_masses(kind: str, device: torch.device) -
 @pytest.mark.parametrize(
     "kind", ["steep", "one-column", "equal", "equal-not-a-power-of-two", "halves", "sure", "tiny"]
 )
-def test_aliases_never_choose_what_has_no_mass(
-    kind: str, end: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_aliases_never_choose_what_has_no_mass(kind: str, end: int, device: torch.device) -> None:
     mass = some_masses(device)[kind]
-    monkeypatch.setattr(Tensor, "random_", lambda self: self.fill_(end))
-    column = Alias.build(mass).draw(torch.arange(len(mass), device=device))
+    with Chance({Tensor.random_: lambda bits: bits.fill_(end)}):
+        column = Alias.build(mass).draw(torch.arange(len(mass), device=device))
     assert (mass.gather(-1, column.unsqueeze(-1)) > 0).all()
 
 

@@ -1,11 +1,13 @@
-"""Small urns whose sizes the host knows: the same law from tables, without waiting for a device, in
-one compiled graph.
+"""Small urns whose sizes are known on the CPU: the same law from tables, without a CPU-GPU
+synchronisation and in one compiled graph.
 """
 
 from __future__ import annotations
 
+import gc
 import importlib
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -17,14 +19,21 @@ from torch import Tensor
 from torch.distributions import Distribution
 from torch.utils._python_dispatch import TorchDispatchMode
 
-import diffurn._urn
-from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
-from diffurn._fisher import constants, small
+from diffurn import (
+    CovarianceST,
+    FisherHypergeometric,
+    GumbelSoftmax,
+    WalleniusHypergeometric,
+    _dispatch,
+)
+from diffurn._composition import composition_of
+from diffurn._fisher import constants
 from diffurn._fisher.conditionals import Conditional, conditional, merged
-from diffurn._fisher.urn import TiltedUrn
-from diffurn._kernels import dispatch as kernels
-from diffurn._numerics import tracing
+from diffurn._fisher.tabulated import Tabulated
 from support import oracles
+from support.distributions import GeneralFisher
+from support.kernels import without_kernels
+from support.samplers import Chance
 from support.urns import NEVER, SMALL, Urn
 
 pytestmark = pytest.mark.filterwarnings(
@@ -57,7 +66,7 @@ TABLED = (
     *[
         urn
         for urn in SMALL
-        if small.composition_of(urn.group_sizes, urn.draws, (urn.groups,)) is not None
+        if composition_of(urn.group_sizes, urn.draws, (urn.groups,)) is not None
     ][::3],
 )
 every_urn = pytest.mark.parametrize("urn", TABLED, ids=str)
@@ -68,17 +77,8 @@ def fisher(urn: Urn, device: torch.device, **others: Any) -> FisherHypergeometri
     distribution = FisherHypergeometric(
         urn.group_sizes, urn.draws, log_weights=log_weights, **others
     )
-    assert distribution._small(1) is not None
+    assert isinstance(_dispatch.fisher_for_draws(distribution, 1), Tabulated)
     return distribution
-
-
-def without_tables(
-    monkeypatch: pytest.MonkeyPatch, *arguments: Any, **others: Any
-) -> FisherHypergeometric:
-    """The same urn on the general path."""
-    with monkeypatch.context() as patch:
-        patch.setattr(diffurn._urn, "composition_of", lambda *_: None)
-        return FisherHypergeometric(*arguments, **others)
 
 
 def assert_near(
@@ -139,10 +139,8 @@ def test_slope_of_the_mean_is_the_covariance_to_nine_digits_of_its_largest_entry
 def test_rank_indicators_have_the_slope_of_exact_tail_probabilities(
     urn: Urn, device: torch.device
 ) -> None:
-    group = urn.groups - 1
-    law = small.SmallUrn.build(fisher(urn, device)._composition, fisher(urn, device).log_weights)
-    order = small.with_first(group, urn.groups)
-    tail = law.reordered(order).law().tail(urn.group_sizes[group])
+    group, distribution = urn.groups - 1, fisher(urn, device)
+    tail = Tabulated.build(distribution._composition, distribution.log_weights).tail(group)
     log_marginal = oracles.enumeration(urn).marginals()[group]
     wanted = [
         sum(oracles.mp.exp(p) for x, p in log_marginal.items() if x >= i)
@@ -173,7 +171,7 @@ def test_urns_of_one_batch_may_differ(device: torch.device) -> None:
     sizes, draws = [[[3, 5, 4], [0, 2, 7]], [[1, 1, 1], [6, 0, 0]]], [[5, 9], [2, 3]]
     log_weights = torch.randn(5, 2, 2, 3, device=device)
     urn = FisherHypergeometric(torch.tensor(sizes), draws, log_weights=log_weights)
-    assert urn._small(1) is not None
+    assert isinstance(_dispatch.fisher_for_draws(urn, 50), Tabulated)
     counts = urn.sample((50,))
     assert bool(urn.support.check(counts).all())
     for i in range(2):
@@ -210,7 +208,8 @@ def test_draws_follow_the_law(estimator: str, device: torch.device) -> None:
     weights = torch.tensor([1.0, 4.0, 0.5, 2.0], device=device)
     urn = FisherHypergeometric([4, 3, 5, 6], 8, weights=weights, estimator=CHAINS[estimator])
     number = 2000
-    assert urn._small(number) is not None
+    assert isinstance(urn._law_for_estimator(number), Tabulated)
+    assert isinstance(_dispatch.fisher_for_draws(urn, number), Tabulated)
     outcomes = urn.enumerate_support()
     expected = urn.log_prob(outcomes).exp() * 10 * number
     for draw in (urn.sample, urn.rsample):
@@ -226,32 +225,31 @@ def test_draws_follow_the_law(estimator: str, device: torch.device) -> None:
 
 
 @pytest.mark.parametrize("parameter", ["weights", "log_weights"])
-def test_what_has_no_weight_is_never_drawn(
-    parameter: str, device: torch.device, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_groups_of_weight_zero_are_never_drawn(parameter: str, device: torch.device) -> None:
     """Even if the uniform numbers are the smallest and the largest there are."""
     weights = torch.tensor([0.0, 1.0, 0.0, 2.0], device=device)
     for value in (0.0, 1 - 2.0**-53):
-        monkeypatch.setattr(
-            torch,
-            "rand",
-            lambda *shape, value=value, **options: torch.full(*shape, value, **options),
-        )
+
+        def constant(shape: Any, value: float = value, **options: Any) -> Tensor:
+            return torch.full(shape, value, **options)
+
         for order in ([0, 1, 2, 3], [1, 0, 3, 2]):
             values = weights[order] if parameter == "weights" else weights[order].log()
-            counts = FisherHypergeometric([3, 4, 5, 2], 3, **{parameter: values}).sample((2,))
-            assert bool((counts[:, weights[order] == 0] == 0).all())
-            two = FisherHypergeometric([3, 4], 3, **{parameter: values[:2]}).sample((2,))
-            assert bool((two[:, weights[order][:2] == 0] == 0).all())
+            four = FisherHypergeometric([3, 4, 5, 2], 3, **{parameter: values})
+            two = FisherHypergeometric([3, 4], 3, **{parameter: values[:2]})
+            with Chance({torch.rand: constant}):
+                of_four, of_two = four.sample((2,)), two.sample((2,))
+            assert bool((of_four[:, weights[order] == 0] == 0).all())
+            assert bool((of_two[:, weights[order][:2] == 0] == 0).all())
 
 
 def test_the_chain_of_two_groups_equals_the_general_one_under_the_same_noise(
-    device: torch.device, monkeypatch: pytest.MonkeyPatch
+    device: torch.device,
 ) -> None:
     start = torch.randn(30, 2, device=device)
     for conditionals in ("exact", "merged"):
         found = []
-        for build in (FisherHypergeometric, lambda *a, **k: without_tables(monkeypatch, *a, **k)):
+        for build in (FisherHypergeometric, GeneralFisher):
             leaf = start.clone().requires_grad_()
             urn = build(
                 [7, 9], 8, log_weights=leaf, estimator=GumbelSoftmax(0.7, conditionals=conditionals)
@@ -299,8 +297,9 @@ def test_conditional_laws_and_their_slopes_are_those_of_the_general_chain(
             left.clone().requires_grad_(group > 0),
         )
         if tabled:
-            urn = small.SmallUrn.build(small.composition_of(sizes, draws, (4,)), log_weights)
-            law = small.Chain.build(urn, is_merged).conditional(group, draws_left)
+            tabulated = Tabulated.build(composition_of(sizes, draws, (4,)), log_weights)
+            chain = tabulated.chain(1, order=range(4), merged=is_merged, temperature=1.0)
+            law = chain.conditional(group, draws_left)
         else:
             balls = torch.tensor(sizes, dtype=start.dtype).expand(rows, -1)
             later = log_weights[:, group + 1 :], balls[:, group + 1 :]
@@ -324,20 +323,12 @@ def test_conditional_laws_and_their_slopes_are_those_of_the_general_chain(
 
 
 @every_urn
-def test_a_small_urn_can_be_had_tilted(urn: Urn, device: torch.device) -> None:
+def test_tables_hand_over_the_urn_that_they_were_built_from(urn: Urn, device: torch.device) -> None:
     distribution = fisher(urn, device)
-    for ours, theirs in zip(distribution._small(1).as_tilted(), distribution.tilted, strict=True):
+    tabulated = Tabulated.build(distribution._composition, distribution._finite_log_weights())
+    tilted = tabulated.general.tilted
+    for ours, theirs in zip(tilted, _dispatch.fisher(distribution).tilted, strict=True):
         torch.testing.assert_close(ours, theirs)
-
-
-def test_an_estimator_that_does_not_know_small_urns_gets_a_tilted_one(device: torch.device) -> None:
-    class Plain:
-        def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
-            assert isinstance(urn, TiltedUrn)
-            return CovarianceST().rsample(urn, number)
-
-    urn = FisherHypergeometric([3, 4], 5, weights=torch.ones(2, device=device), estimator=Plain())
-    assert bool(urn.support.check(urn.rsample((3,))).all())
 
 
 # --------------------------------------------------------------------------------------------------
@@ -356,8 +347,10 @@ def test_an_estimator_that_does_not_know_small_urns_gets_a_tilted_one(device: to
     ],
     ids=["list", "tuple", "tensor", "numpy", "float"],
 )
-def test_sizes_on_the_host_are_known(sizes: Any, draws: Any) -> None:
-    assert small.composition_of(sizes, draws, (2,)) == ((), ((3, 5),), (4,))
+def test_sizes_on_the_cpu_are_known(sizes: Any, draws: Any) -> None:
+    known = composition_of(sizes, draws, (2,))
+    assert known is not None
+    assert (known.shape, known.group_sizes, known.draws) == ((), ((3, 5),), (4,))
 
 
 @pytest.mark.parametrize(
@@ -380,7 +373,7 @@ def test_sizes_on_the_host_are_known(sizes: Any, draws: Any) -> None:
     ],
 )
 def test_other_urns_take_the_general_path(sizes: Any, draws: Any, groups: int) -> None:
-    assert small.composition_of(sizes, draws, (groups,)) is None
+    assert composition_of(sizes, draws, (groups,)) is None
 
 
 def test_shapes_that_do_not_broadcast_are_reported_as_they_were_given() -> None:
@@ -400,8 +393,9 @@ def test_an_impossible_urn_that_was_not_checked_is_nan(distribution: type[Distri
 
 def test_many_draws_and_large_batches_take_the_general_path(device: torch.device) -> None:
     urn = FisherHypergeometric([10, 10, 10], 15, log_weights=torch.zeros(64, 3, device=device))
-    assert urn._small(10) is not None
-    assert urn._small(10**7) is None
+    assert isinstance(_dispatch.fisher_for_chains(urn, 10), Tabulated)
+    assert not isinstance(_dispatch.fisher_for_chains(urn, 10**7), Tabulated)
+    assert not isinstance(_dispatch.fisher_for_draws(urn.expand([10**5, 64]), 10), Tabulated)
 
 
 def test_constants_made_in_inference_mode_serve_training() -> None:
@@ -413,17 +407,32 @@ def test_constants_made_in_inference_mode_serve_training() -> None:
     assert leaf.grad is not None
 
 
-def test_old_constants_are_forgotten_unless_a_graph_was_captured_with_them(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(constants, "_REMEMBERED", 2)
-    device, made = torch.device("cpu"), [small.composition_of([500, i], 1, (2,)) for i in range(4)]
-    kept = small.constant("pair", made[0], device)
+def test_equal_sizes_share_their_constants() -> None:
+    device, first = torch.device("cpu"), composition_of([500, 7], 1, (2,))
+    again = composition_of(torch.tensor([500, 7]), 1, (2,))
+    assert constants.constants_of(first, device).pair is constants.constants_of(again, device).pair
+
+
+def test_constants_of_old_compositions_are_forgotten() -> None:
+    known = weakref.ref(composition_of([501, 7], 1, (2,)))
+    assert known() is not None
+    for size in range(300):
+        composition_of([501, 8 + size], 1, (2,))
+    gc.collect()
+    assert known() is None
+
+
+def test_constants_that_a_graph_was_captured_with_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The graph keeps reading their memory, and does not own it."""
+    device, sizes = torch.device("cuda"), composition_of([502, 7], 1, (2,))
+    monkeypatch.setattr(constants, "_captured", [])
+    constants.constants_of(sizes, device)
+    assert constants._captured == []
     monkeypatch.setattr(constants, "is_capturing", lambda: True)
-    assert small.constant("pair", made[0], device) is kept
-    for composition in made:
-        small.constant("pair", composition, device)
-    assert any(tensor is kept for tensor in constants._captured.values())
+    kept = constants.constants_of(sizes, device)
+    assert constants._captured == [kept]
+    constants.constants_of(sizes, torch.device("cpu"))
+    assert constants._captured == [kept]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -466,8 +475,8 @@ def steps(sizes: Sequence[int], draws: Any) -> dict[str, Callable[[Tensor], Tens
     return found
 
 
-class NoHost(TorchDispatchMode):
-    """Fails where numbers travel between host and device, or where a shape would depend on them."""
+class NoSynchronisation(TorchDispatchMode):
+    """Fails where a number is read from the device, or where a shape would depend on one."""
 
     forbidden = (
         "_local_scalar_dense",
@@ -492,17 +501,17 @@ class NoHost(TorchDispatchMode):
 
 
 @pytest.mark.parametrize("sizes", [torch.tensor([10, 10]), [4, 3, 5, 2]], ids=["tensor", "list"])
-def test_a_captured_step_never_waits_for_the_host(
-    sizes: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """On a device without numbers every look at one would fail; constants are ready after the
-    warm-up that CUDA graphs need anyhow.
+def test_a_captured_step_never_synchronises(sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On the device "meta", which has no numbers, every look at one would fail.
+
+    Constants are ready after the warm-up that CUDA graphs need anyhow.
     """
-    monkeypatch.setattr(tracing, "is_capturing", lambda: True)
+    for question in ("is_initialized", "is_current_stream_capturing"):
+        monkeypatch.setattr(torch.cuda, question, lambda: True)
     log_weights = torch.zeros(64, len(sizes), device="meta", requires_grad=True)
     for function in steps(sizes, 7).values():
         function(log_weights)
-        with NoHost():
+        with NoSynchronisation():
             result = function(log_weights)
             torch.autograd.grad(result, log_weights, torch.empty_like(result))
 
@@ -526,10 +535,8 @@ def assert_compiles(
     """In one graph, with the draws and the gradient of the uncompiled step."""
     torch.compiler.reset()
     compiled = torch.compile(function, fullgraph=True, backend=backend)
-    with pytest.MonkeyPatch.context() as patch:
-        # Compiled steps launch no Triton kernels; on a GPU those make other draws from the same
-        # seed.
-        patch.setattr(kernels, "has_kernels", lambda device: False)
+    # Compiled steps launch no Triton kernels; on a GPU those make other draws from the same seed.
+    with without_kernels():
         expected = values_and_gradient(function, log_weights, seed=3)
     torch.testing.assert_close(
         values_and_gradient(compiled, log_weights, seed=3), expected, rtol=1e-10, atol=1e-10

@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, Independent, kl_divergence
+from torch.func import vmap
 
 import diffurn
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
@@ -38,8 +39,7 @@ class Example:
 
 
 EXAMPLES = (Example(FisherHypergeometric),)
-# It has no mode, entropy, divergence or compiled form; the rest of its contract is in
-# test_wallenius_contract.py.
+# It has no normaliser; its contract is in test_wallenius_contract.py and test_wallenius_sums.py.
 ELSEWHERE = {WalleniusHypergeometric}
 every_distribution = pytest.mark.parametrize("example", EXAMPLES, ids=str)
 
@@ -145,7 +145,7 @@ def test_expanding_is_building_with_a_larger_batch(example: Example, device: tor
     assert isinstance(expanded, example.distribution)
     assert expanded.batch_shape == (6, 4)
     assert expanded.event_shape == (3,)
-    assert expanded.estimator is urn.estimator
+    assert expanded.estimator == urn.estimator
     assert expanded.sample((2,)).shape == (2, 6, 4, 3)
     for name, result in results(expanded).items():
         assert_same(result, before[name].expand(6, *before[name].shape))
@@ -190,8 +190,8 @@ def test_an_empty_batch_has_empty_results(empty: str, large: bool, device: torch
     }
     for number in (2, 50_000):
         assert urn.sample((number,)).shape == urn.rsample((number,)).shape == (number, 0, 3)
-    for name in ("cdf", "sf", "log_cdf", "log_sf", "icdf"):
-        assert getattr(urn, name)(torch.ones(3, device=device)).shape == (0, 3)
+    for name in ("log_prob", "cdf", "sf", "log_cdf", "log_sf", "icdf"):
+        assert getattr(urn.marginals, name)(torch.ones(3, device=device)).shape == (0, 3)
     urn.rsample((2,)).sum().backward()
     assert log_weights.grad.tolist() == torch.zeros(shape).tolist()
     with pytest.raises(NotImplementedError, match="the batch is empty"):
@@ -244,12 +244,49 @@ def test_divergence_is_registered_and_broadcasts(example: Example, device: torch
     )
 
 
-@every_distribution
-def test_repr_shows_the_shapes_of_what_was_given(example: Example, device: torch.device) -> None:
-    urn = example.build(torch.zeros(2, 3, device=device))
-    assert repr(urn) == f"{example}(group_sizes: (2, 3), draws: (2,), log_weights: (2, 3))"
-    by_weights = example.distribution(SIZES, DRAWS, weights=torch.ones(3, device=device))
-    assert repr(by_weights) == f"{example}(group_sizes: (3,), draws: (), weights: (3,))"
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+def test_repr_shows_few_numbers_as_they_were_given(law: type[Distribution]) -> None:
+    weights = torch.tensor([1.0, 2.5, 1 / 3], requires_grad=True)
+    start = f"{law.__name__}(group_sizes: [3, 5, 4], draws: 5"
+    assert repr(law(SIZES, DRAWS, weights=weights)) == f"{start}, weights: [1, 2.5, 0.333333])"
+    never = torch.tensor([0.0, -torch.inf, 1.5])
+    assert repr(law(SIZES, DRAWS, log_weights=never)) == f"{start}, log_weights: [0, -inf, 1.5])"
+
+
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+def test_repr_shows_the_shapes_of_many_numbers(law: type[Distribution]) -> None:
+    batch = law(SIZES, DRAWS, log_weights=torch.zeros(20, 3))
+    shapes = "group_sizes: shape (20, 3), draws: shape (20,), log_weights: shape (20, 3)"
+    assert repr(batch) == f"{law.__name__}({shapes})"
+    groups = law([1] * 9, 4, weights=torch.ones(9))
+    shapes = "group_sizes: shape (9,), draws: 4, weights: shape (9,)"
+    assert repr(groups) == f"{law.__name__}({shapes})"
+
+
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+def test_repr_reads_no_value_under_vmap(law: type[Distribution]) -> None:
+    shown = []
+
+    def step(weights: Tensor) -> Tensor:
+        shown.append(repr(law(SIZES, DRAWS, weights=weights)))
+        return weights
+
+    vmap(step)(torch.ones(2, 3))
+    shapes = "group_sizes: shape (3,), draws: shape (), weights: shape (3,)"
+    assert shown == [f"{law.__name__}({shapes})"]
+
+
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+def test_repr_shows_an_estimator_that_was_given(law: type[Distribution]) -> None:
+    urn = law(SIZES, DRAWS, weights=torch.ones(3), estimator=diffurn.CovarianceST())
+    assert repr(urn).endswith("weights: [1, 1, 1], estimator: CovarianceST())")
+
+
+def test_repr_of_the_support_names_a_constraint() -> None:
+    """torch's own `repr` cuts the first letter of a class name off."""
+    urn = FisherHypergeometric(SIZES, DRAWS, weights=torch.ones(3))
+    assert repr(urn.support).lower().replace("_", "").startswith("urncounts(")
+    assert repr(urn.marginals) == f"marginals of {urn!r}"
 
 
 @every_distribution

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 from torch.func import grad, hessian, jacfwd, jacrev, vmap
 
-from diffurn import FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
+from diffurn import FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric, _dispatch
 from diffurn._fisher.moments import covariance_product
 from test_torch_contract import (
     COUNTS,
@@ -200,7 +200,8 @@ def compiled_functions(
     sizes, counts = torch.tensor(SIZES, device=device), torch.tensor(COUNTS, device=device)
 
     def product(log_weights: Tensor) -> Tensor:
-        return covariance_product(*example.build(log_weights, sizes).tilted, counts)
+        urn = example.build(log_weights, sizes)
+        return covariance_product(*_dispatch.fisher(urn).tilted, counts)
 
     return {
         "log_prob": lambda log_weights: example.build(log_weights, sizes).log_prob(counts),

@@ -17,11 +17,11 @@ from scipy import stats
 from torch import Tensor
 from torch.autograd import gradcheck, gradgradcheck
 
-from diffurn import WalleniusHypergeometric
-from diffurn._wallenius import integral as exact_wallenius
+from diffurn import WalleniusHypergeometric, _dispatch
+from diffurn._wallenius.sequential import Sequential
 from support import biasedurn
 from support import wallenius_oracles as oracles
-from support.distributions import assert_log_probs, wallenius
+from support.distributions import GeneralWallenius, assert_log_probs, wallenius
 from support.tolerances import WALLENIUS, WALLENIUS_SMALL
 from support.urns import NEVER, Urn
 from support.wallenius_oracles import LARGE, SMALL, Balls, Recorded, draw_by_draw, recorded
@@ -97,17 +97,18 @@ def test_the_record_is_what_biasedurn_says_today() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-both_ways = pytest.mark.parametrize("follows_balls", [True, False])
+# By dynamic programming where it pays, and by integrals.
+both_ways = pytest.mark.parametrize("kind", [WalleniusHypergeometric, GeneralWallenius])
 
 
 @both_ways
 @every_small_urn
 def test_log_prob_of_every_outcome_is_that_of_drawing_ball_by_ball(
-    urn: Urn, follows_balls: bool, device: torch.device
+    urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device
 ) -> None:
     """Also where a weight is zero: such outcomes have no probability at all."""
     law, outcomes = draw_by_draw(Balls.of_urn(urn)), outcomes_of(urn, device)
-    ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes)
+    ours = wallenius(urn, device, kind=kind).log_prob(outcomes)
     assert_log_probs(
         ours,
         [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()],
@@ -117,8 +118,10 @@ def test_log_prob_of_every_outcome_is_that_of_drawing_ball_by_ball(
 
 @both_ways
 @every_small_urn
-def test_probabilities_sum_to_one(urn: Urn, follows_balls: bool, device: torch.device) -> None:
-    ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes_of(urn, device))
+def test_probabilities_sum_to_one(
+    urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device
+) -> None:
+    ours = wallenius(urn, device, kind=kind).log_prob(outcomes_of(urn, device))
     assert ours.exp().sum().item() == pytest.approx(1.0, abs=1e-11)
 
 
@@ -146,9 +149,11 @@ def small_urns(draw: st.DrawFn) -> Urn:
 
 @both_ways
 @given(urn=small_urns())
-def test_any_small_urn_is_right(urn: Urn, follows_balls: bool, device: torch.device) -> None:
+def test_any_small_urn_is_right(
+    urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device
+) -> None:
     law, outcomes = oracles.DrawByDraw(Balls.of_urn(urn)), outcomes_of(urn, device)
-    ours = wallenius(urn, device, follows_balls=follows_balls).log_prob(outcomes)
+    ours = wallenius(urn, device, kind=kind).log_prob(outcomes)
     assert_log_probs(
         ours,
         [law.log_prob([int(x) for x in row]) for row in outcomes.tolist()],
@@ -174,18 +179,19 @@ def test_probabilities_of_small_urns_do_not_underflow(device: torch.device) -> N
 
 
 @pytest.mark.parametrize("values", [1, 40])
-def test_probabilities_that_nobody_differentiates_are_followed_where_that_is_faster(
-    values: int, device: torch.device, monkeypatch: pytest.MonkeyPatch
+def test_dynamic_programming_gives_the_probabilities_of_the_integral(
+    values: int, device: torch.device
 ) -> None:
-    """Values of a long batch, several each, are those that are differentiated."""
+    """In a long batch; it is chosen where several values of each urn are asked for."""
     log_weights = torch.randn(300, 3, device=device)
-    counts = WalleniusHypergeometric([10, 7, 8], 9, log_weights=log_weights).sample((values,))
+    urn = WalleniusHypergeometric([10, 7, 8], 9, log_weights=log_weights)
+    counts = urn.sample((values,))
     integrated = WalleniusHypergeometric(
         [10, 7, 8], 9, log_weights=log_weights.clone().requires_grad_()
     ).log_prob(counts)
-    if values > 1 and device.type == "cpu":
-        monkeypatch.delattr(exact_wallenius, "log_prob")
-    ours = WalleniusHypergeometric([10, 7, 8], 9, log_weights=log_weights).log_prob(counts)
+    law = _dispatch.wallenius_for_values(urn, 300 * values)
+    assert isinstance(law, Sequential) == (values > 1 and device.type == "cpu")
+    ours = urn.log_prob(counts)
     assert ours.shape == (values, 300)
     torch.testing.assert_close(ours, integrated.detach(), rtol=1e-11, atol=1e-11)
 

@@ -1,4 +1,4 @@
-"""Wallenius' law: draws, against the urn followed ball by ball, and gradients through them."""
+"""Wallenius' law: draws, against the law that takes ball after ball, and gradients through them."""
 
 from __future__ import annotations
 
@@ -12,11 +12,12 @@ from hypothesis import strategies as st
 from scipy import stats
 from torch import Tensor
 
-from diffurn import WalleniusHypergeometric, score_surrogate
-from diffurn._wallenius import sampling as race
-from diffurn._wallenius import sequential as one_by_one
+from diffurn import FisherHypergeometric, WalleniusHypergeometric, _dispatch, score_surrogate
+from diffurn._wallenius.integral import Integral
+from diffurn._wallenius.outcomes import OutcomeTable
+from diffurn._wallenius.sequential import Sequential
 from support import wallenius_oracles as oracles
-from support.distributions import assert_possible, wallenius
+from support.distributions import GeneralWallenius, assert_possible, wallenius
 from support.goodness import chi_square_p_value
 from support.urns import NEVER, Urn
 from support.wallenius_oracles import LARGE, SMALL, Balls, draw_by_draw, large_law
@@ -44,43 +45,37 @@ def p_value(counts: Tensor, law: oracles.DrawByDraw) -> float:
     return chi_square_p_value(observed, np.array([float(p) for p in law.law.values()]))
 
 
-@pytest.mark.parametrize("follows_balls", [True, False])
+# One by one or by a table of all states, and by a race or by a table of all outcomes.
+both_ways = pytest.mark.parametrize("kind", [WalleniusHypergeometric, GeneralWallenius])
+
+
+@both_ways
 @pytest.mark.parametrize("regime", ["many-draws-of-one-urn", "one-draw-of-each-copy"])
 @pytest.mark.parametrize("urn", DRAWN, ids=str)
 def test_draws_follow_the_law(
-    urn: Urn, regime: str, follows_balls: bool, device: torch.device
+    urn: Urn, regime: str, kind: type[WalleniusHypergeometric], device: torch.device
 ) -> None:
     number = 20_000
     copies, sample_shape = ((), (number,)) if regime == "many-draws-of-one-urn" else ((number,), ())
-    counts = wallenius(urn, device, copies=copies, follows_balls=follows_balls).sample(sample_shape)
+    counts = wallenius(urn, device, copies=copies, kind=kind).sample(sample_shape)
     assert counts.shape == (number, urn.groups)
     assert p_value(counts, draw_by_draw(Balls.of_urn(urn))) >= LEVEL
 
 
-def test_small_urns_run_no_race(device: torch.device, monkeypatch: pytest.MonkeyPatch) -> None:
-    raced, followed = [], []
-    race_, draw = race.draw_by_race, one_by_one.draw
-    monkeypatch.setattr(
-        race, "draw_by_race", lambda *urns: raced.append(len(urns[0])) or race_(*urns)
-    )
-    monkeypatch.setattr(
-        one_by_one, "draw", lambda small, *urns: followed.append(len(urns[0])) or draw(small, *urns)
-    )
+def test_the_number_of_draws_decides_the_sampler(device: torch.device) -> None:
+    """Tables for many draws of one urn, else ball by ball if the balls are few, else by a race."""
     weights = torch.tensor([1.0, 3.0, 0.5], device=device)
-    few, many = (
-        WalleniusHypergeometric([4, 3, 5], 6, weights=weights),
-        WalleniusHypergeometric([4000, 3000, 5000], 6000, weights=weights),
-    )
-    unknown = wallenius(Urn("unknown", (4, 3, 5), 6, (0.0, 1.0, -1.0)), device, follows_balls=False)
-    few.sample((3000,))
-    unknown.sample((3000,))
-    assert raced == followed == []  # from tables
-    few.sample((100,))
-    few.expand([2]).sample((3000,))
-    assert (raced, followed) == ([], [100, 6000])
-    many.sample((3000,))
-    unknown.sample((100,))
-    assert raced == [3000, 100]
+    few = WalleniusHypergeometric([4, 3, 5], 6, weights=weights)
+    many = WalleniusHypergeometric([4000, 3000, 5000], 6000, weights=weights)
+    unread = GeneralWallenius([4, 3, 5], 6, weights=weights)
+
+    def chosen(urn: WalleniusHypergeometric, number: int) -> tuple[type[Integral], int | None]:
+        law = _dispatch.wallenius_for_draws(urn, number)
+        return type(law), law.most_draws
+
+    assert chosen(few, 3000)[0] is chosen(unread, 3000)[0] is OutcomeTable
+    assert chosen(few, 100) == chosen(few.expand([2]), 3000) == (Sequential, 6)  # ball by ball
+    assert chosen(many, 3000) == chosen(unread, 100) == (Integral, None)  # by a race
 
 
 @pytest.mark.parametrize("scale", [1, 1000])
@@ -95,7 +90,7 @@ def test_an_impossible_urn_that_was_not_checked_has_draws_of_nan(
     assert urn.sample((2,)).isnan().all()
 
 
-@pytest.mark.parametrize("follows_balls", [True, False])
+@both_ways
 @pytest.mark.parametrize(
     ("sizes", "draws", "log_weights", "only"),
     [
@@ -109,12 +104,10 @@ def test_many_draws_of_a_sure_outcome_are_that_outcome(
     draws: int,
     log_weights: tuple[float, ...],
     only: list[int],
-    follows_balls: bool,
+    kind: type[WalleniusHypergeometric],
     device: torch.device,
 ) -> None:
-    urn = wallenius(
-        Urn("sure", sizes, draws, log_weights), device, torch.float32, follows_balls=follows_balls
-    )
+    urn = wallenius(Urn("sure", sizes, draws, log_weights), device, torch.float32, kind=kind)
     counts = urn.sample((2, 1000))
     assert counts.dtype == torch.float32
     assert torch.equal(counts.cpu(), torch.tensor(only, dtype=torch.float32).expand(2, 1000, -1))
@@ -250,6 +243,40 @@ def test_the_backward_pass_of_a_draw_is_exact(device: torch.device) -> None:
             group
         ].backward()
         assert_within(leaf.grad, jacobian[group], 1e-10)
+
+
+@both_ways
+def test_rank_indicators_send_back_the_exact_gradient_of_tail_probabilities(
+    kind: type[WalleniusHypergeometric], device: torch.device
+) -> None:
+    """Forward they are hard: b_i = 1[i ≤ x]. Backward they have the slope of P(X ≥ i)."""
+    urn, number = Urn("three", (4, 3, 5), 6, (0.3, -1.1, 0.6)), 3
+    leaf = torch.tensor(urn.log_weights, device=device, requires_grad=True)
+    for group in range(urn.groups):
+        built = kind(urn.group_sizes, urn.draws, log_weights=leaf)
+        counts, indicators = built.rank_indicators(group, (number,))
+        size = urn.group_sizes[group]
+        assert indicators.shape == (number, size)
+        ranks = torch.arange(1, size + 1, device=device)
+        assert torch.equal(indicators.detach(), (ranks <= counts[:, group, None]).to(leaf.dtype))
+        assert_possible(counts, urn)
+        jacobian = exact_jacobian(urn, lambda law, group=group: law.tail(group))
+        for i in range(size):
+            (gradient,) = torch.autograd.grad(indicators[-1, i], leaf, retain_graph=True)
+            assert_within(gradient, jacobian[i], 1e-10)
+
+
+@pytest.mark.parametrize("scale", [1, 1000], ids=["small", "large"])
+@pytest.mark.parametrize("kind", [WalleniusHypergeometric, FisherHypergeometric])
+def test_rank_indicators_of_a_group_of_weight_zero_are_zero(
+    kind: type[WalleniusHypergeometric], scale: int, device: torch.device
+) -> None:
+    weights = torch.tensor([1.0, 0.0, 2.0], device=device)
+    urn = kind([3 * scale, 4 * scale, 5 * scale], 3 * scale, weights=weights)
+    counts, indicators = urn.rank_indicators(1, (2,))
+    assert indicators.shape == (2, 4 * scale)
+    assert not indicators.any()
+    assert not counts[:, 1].any()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 
 import pytest
@@ -15,15 +15,14 @@ from hypothesis import given
 from mpmath import mp, mpf
 from torch import Tensor
 
-from diffurn import WalleniusHypergeometric
-from diffurn._composition import composition_of
-from diffurn._wallenius import moments as arrivals
-from diffurn._wallenius.sequential import States
+from diffurn import WalleniusHypergeometric, _dispatch
+from diffurn._wallenius.integral import Integral
+from diffurn._wallenius.sequential import Sequential, States
 from support import wallenius_oracles as oracles
-from support.distributions import assert_log_probs, wallenius
+from support.distributions import GeneralWallenius, assert_log_probs, wallenius
 from support.tolerances import WALLENIUS, WALLENIUS_SMALL
 from support.urns import Urn
-from support.wallenius_oracles import E6, LARGE, SMALL, Balls, draw_by_draw, large_law
+from support.wallenius_oracles import E6, LARGE, SMALL, Balls, DrawByDraw, draw_by_draw, large_law
 from test_wallenius import small_urns
 
 every_small_urn = pytest.mark.parametrize("urn", SMALL, ids=str)
@@ -46,18 +45,12 @@ FEW_OUTCOMES = (
 )
 
 
-FOLLOWED = tuple(
-    urn
-    for urn in SMALL
-    if States.of(composition_of(urn.group_sizes, urn.draws, (urn.groups,))) is not None
-)
+def is_sequential(urn: WalleniusHypergeometric) -> bool:
+    """Whether the urn's moments come from dynamic programming."""
+    return isinstance(_dispatch.wallenius_for_moments(urn), Sequential)
 
 
-@pytest.fixture
-def no_integrals(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Moments must come from following the balls."""
-    for moment in ("mean", "covariance"):
-        monkeypatch.delattr(arrivals, moment)
+SEQUENTIAL = tuple(urn for urn in SMALL if is_sequential(wallenius(urn, torch.device("cpu"))))
 
 
 class AllSmall:
@@ -80,9 +73,7 @@ class AllSmall:
             torch.tensor([urn.draws for urn in SMALL], device=device),
             log_weights=log_weights,
         )
-        assert States.of(self.urns._composition) is None, (
-            "too many states to follow: their moments are integrals over time"
-        )
+        assert not is_sequential(self.urns), "with so many states, moments are integrals over time"
 
     @cached_property
     def mean(self) -> Tensor:
@@ -154,10 +145,12 @@ def test_covariance_keeps_ten_digits_of_its_largest_entry(urn: Urn, together: Al
     assert not covariance[urn.groups :].any()
 
 
-@pytest.mark.parametrize("urn", FOLLOWED, ids=str)
-def test_moments_of_urns_that_are_followed_ball_by_ball_keep_twelve_digits(
-    urn: Urn, device: torch.device, no_integrals: None
-) -> None:
+def test_dynamic_programming_computes_most_small_urns() -> None:
+    assert len(SEQUENTIAL) >= 25
+
+
+@pytest.mark.parametrize("urn", SEQUENTIAL, ids=str)
+def test_moments_by_dynamic_programming_keep_twelve_digits(urn: Urn, device: torch.device) -> None:
     ours, exact = wallenius(urn, device), draw_by_draw(Balls.of_urn(urn))
     assert_within(ours.mean, exact.mean, absolute=0.0, relative=1e-12)
     assert_covariance(ours.covariance_matrix, exact.covariance, 1e-12)
@@ -166,7 +159,7 @@ def test_moments_of_urns_that_are_followed_ball_by_ball_keep_twelve_digits(
 @given(urn=small_urns())
 def test_moments_of_any_small_urn_are_right(urn: Urn, device: torch.device) -> None:
     """And the smallest variance is as accurate as the largest, however sure the outcome is."""
-    ours, exact = wallenius(urn, device), oracles.DrawByDraw(Balls.of_urn(urn))
+    ours, exact = wallenius(urn, device), DrawByDraw(Balls.of_urn(urn))
     assert_within(ours.mean, exact.mean, absolute=0.0, relative=WALLENIUS.mean)
     assert_within(
         ours.variance,
@@ -176,16 +169,15 @@ def test_moments_of_any_small_urn_are_right(urn: Urn, device: torch.device) -> N
     )
 
 
-def test_a_batch_of_different_small_urns_has_the_moments_of_each(
-    device: torch.device, no_integrals: None
-) -> None:
-    urns = [urn for urn in FOLLOWED if urn.groups == 3]
+def test_a_batch_of_different_small_urns_has_the_moments_of_each(device: torch.device) -> None:
+    urns = [urn for urn in SEQUENTIAL if urn.groups == 3]
     sizes, draws = (
         torch.tensor([urn.group_sizes for urn in urns]),
         torch.tensor([urn.draws for urn in urns]),
     )
     log_weights = torch.tensor([urn.log_weights for urn in urns], device=device)
     together = WalleniusHypergeometric(sizes.tolist(), draws.tolist(), log_weights=log_weights)
+    assert is_sequential(together)
     mean, covariance = together.mean, together.covariance_matrix
     for place, urn in enumerate(urns):
         alone = wallenius(urn, device)
@@ -195,13 +187,13 @@ def test_a_batch_of_different_small_urns_has_the_moments_of_each(
         )
 
 
-def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(
-    device: torch.device, no_integrals: None
-) -> None:
+def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(device: torch.device) -> None:
     """Value and gradient are those of its urns alone."""
     log_weights = torch.randn(3000, 2, device=device, requires_grad=True)
     slope = torch.randn(3000, 2, device=device)
-    mean = WalleniusHypergeometric([60, 40], 50, log_weights=log_weights).mean
+    urns = WalleniusHypergeometric([60, 40], 50, log_weights=log_weights)
+    assert is_sequential(urns)
+    mean = urns.mean
     (gradient,) = torch.autograd.grad((mean * slope).sum(), log_weights)
     for place in (0, 1234, 2999):
         alone = log_weights[place].detach().requires_grad_()
@@ -215,13 +207,13 @@ def test_a_long_batch_of_small_urns_is_worked_off_in_pieces(
         )
 
 
-def test_the_mean_of_a_small_urn_is_differentiable_twice(
-    device: torch.device, no_integrals: None
-) -> None:
+def test_the_mean_of_a_small_urn_is_differentiable_twice(device: torch.device) -> None:
     log_weights = torch.tensor([0.3, -1.1, 0.6], device=device, requires_grad=True)
 
     def mean(log_weights: Tensor) -> Tensor:
-        return WalleniusHypergeometric([4, 3, 5], 6, log_weights=log_weights).mean
+        urn = WalleniusHypergeometric([4, 3, 5], 6, log_weights=log_weights)
+        assert is_sequential(urn)
+        return urn.mean
 
     assert torch.autograd.gradcheck(mean, log_weights)
     assert torch.autograd.gradgradcheck(mean, log_weights)
@@ -274,31 +266,28 @@ def test_equal_weights_have_the_central_moments_at_a_million_balls(device: torch
 SLOPED = ("three-colours", "lopsided", "all-but-one", "odds-1e6", "odds-1e12-one-more")
 
 
-def exact_jacobian(urn: Urn) -> list[list[mpf]]:
-    """∂ mean_i / ∂ log ω_j."""
-    groups, balls = range(urn.groups), Balls.of_urn(urn)
-    columns = []
-    for j in groups:
+def exact_jacobian(
+    urn: Urn, function: Callable[[DrawByDraw], Sequence[mpf]] = lambda law: law.mean
+) -> list[list[mpf]]:
+    """∂ function_i / ∂ log ω_j, of the mean or of another function of the law."""
+    balls, columns = Balls.of_urn(urn), []
+    for j in range(urn.groups):
         with mp.workdps(60):
             step = mpf(10) ** -10
-            above, below = (
-                oracles.DrawByDraw(balls.tilted(j, sign * step)).mean for sign in (1, -1)
-            )
+            above, below = (function(DrawByDraw(balls.tilted(j, sign * step))) for sign in (1, -1))
             columns.append([(a - b) / (2 * step) for a, b in zip(above, below, strict=True)])
-    return [[columns[j][i] for j in groups] for i in groups]
+    return [list(row) for row in zip(*columns, strict=True)]
 
 
-@pytest.mark.parametrize("follows_balls", [True, False])
+@pytest.mark.parametrize("kind", [WalleniusHypergeometric, GeneralWallenius])
 @pytest.mark.parametrize("urn", [urn for urn in SMALL if urn.name in SLOPED], ids=str)
 def test_the_mean_has_the_slope_of_the_exact_mean(
-    urn: Urn, follows_balls: bool, device: torch.device
+    urn: Urn, kind: type[WalleniusHypergeometric], device: torch.device
 ) -> None:
     log_weights = torch.tensor(urn.log_weights, device=device)
 
     def mean(log_weights: Tensor) -> Tensor:
-        built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
-        built._known_sizes = built._known_sizes if follows_balls else None
-        return built.mean
+        return kind(urn.group_sizes, urn.draws, log_weights=log_weights).mean
 
     jacobian = torch.autograd.functional.jacobian(mean, log_weights)
     exact = list(itertools.chain.from_iterable(exact_jacobian(urn)))
@@ -459,6 +448,60 @@ def test_quantiles_invert_the_cumulated_probabilities(urn: Urn, device: torch.de
                 assert ours[row, group] == next(
                     x for x, step in zip(marginal, steps, strict=True) if step >= q
                 ), (group, q)
+
+
+ALGORITHMS: dict[str, Callable[[WalleniusHypergeometric], Integral]] = {
+    "integral": lambda urn: Integral.build(*urn._operands()),
+    "sequential": lambda urn: Sequential.of(
+        Integral.build(*urn._operands()), States.of(urn._composition)
+    ),
+}
+every_algorithm = pytest.mark.parametrize("algorithm", ALGORITHMS)
+
+
+@every_algorithm
+@pytest.mark.parametrize(
+    "urn", [urn for urn in SEQUENTIAL if urn.drawable == urn.group_sizes], ids=str
+)
+def test_tails_of_a_group_keep_ten_digits(urn: Urn, algorithm: str, device: torch.device) -> None:
+    """P(X_j ≥ i) for i = 1, …, m_j, as rank indicators use them."""
+    law, exact = ALGORITHMS[algorithm](wallenius(urn, device)), draw_by_draw(Balls.of_urn(urn))
+    for group, size in enumerate(urn.group_sizes):
+        tail = law.tail(group)
+        assert tail.shape == (size,)
+        assert_within(tail, exact.tail(group), absolute=0.0, relative=WALLENIUS_SMALL.tails)
+
+
+@every_algorithm
+@pytest.mark.parametrize("urn", [urn for urn in SMALL if urn.name in SLOPED], ids=str)
+def test_tails_of_a_group_have_the_slopes_of_the_exact_ones(
+    urn: Urn, algorithm: str, device: torch.device
+) -> None:
+    group = urn.groups - 1
+
+    def tail(log_weights: Tensor) -> Tensor:
+        built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+        return ALGORITHMS[algorithm](built).tail(group)
+
+    log_weights = torch.tensor(urn.log_weights, device=device)
+    jacobian = torch.autograd.functional.jacobian(tail, log_weights)
+    exact = exact_jacobian(urn, lambda law: law.tail(group))
+    flat = list(itertools.chain.from_iterable(exact))
+    assert_within(jacobian, flat, 1e-9 * float(max(abs(entry) for entry in flat)) + 1e-14)
+
+
+@every_algorithm
+def test_tails_of_a_batch_are_those_of_its_urns(algorithm: str, device: torch.device) -> None:
+    """The largest group sets the length; beyond their own size urns have zeros."""
+    sizes, draws, log_weights = [[4, 3, 5], [0, 2, 7]], [6, 3], torch.randn(2, 3, device=device)
+    urns = WalleniusHypergeometric(sizes, draws, log_weights=log_weights)
+    for group in range(3):
+        tail = ALGORITHMS[algorithm](urns).tail(group)
+        assert tail.shape == (2, max(row[group] for row in sizes))
+        for place, (row, n) in enumerate(zip(sizes, draws, strict=True)):
+            urn = Urn("alone", tuple(row), n, tuple(log_weights[place].tolist()))
+            exact = [*DrawByDraw(Balls.of_urn(urn)).tail(group), *[mpf(0)] * 9][: tail.shape[-1]]
+            assert_within(tail[place], exact, absolute=1e-300, relative=WALLENIUS_SMALL.tails)
 
 
 def test_marginals_of_a_million_balls_are_those_of_the_merged_urn(device: torch.device) -> None:

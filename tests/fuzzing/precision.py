@@ -183,12 +183,13 @@ def _check_tails(
         .expand(-1, row.urn.groups)
     )
     for method, tolerance in (
-        ("marginal_log_prob", promised.marginal),
+        ("log_prob", promised.marginal),
         ("log_cdf", promised.tails),
         ("log_sf", promised.tails),
     ):
         ours = row.get(
-            method, lambda urn, rows, method=method: getattr(urn, method)(grid).unsqueeze(0)
+            f"marginals.{method}",
+            lambda urn, rows, method=method: getattr(urn.marginals, method)(grid).unsqueeze(0),
         )
         for group, marginal in enumerate(marginals):
             exact = [_log_probability(method, marginal, x) for x in xs]
@@ -196,15 +197,19 @@ def _check_tails(
                 tolerance * max(1.0, abs(float(value))) if mp.isfinite(value) else 0.0
                 for value in exact
             ]
-            call = f"{method}  # of group {group} at {{index}} in {xs}:"
+            call = f"marginals.{method}  # of group {group} at {{index}} in {xs}:"
             row.compare(
-                f"{method} has its digits", call, [values[group] for values in ours], exact, bounds
+                f"marginals.{method} has its digits",
+                call,
+                [values[group] for values in ours],
+                exact,
+                bounds,
             )
 
 
 def _log_probability(method: str, marginal: dict[int, mpf], x: int) -> mpf:
     chosen = {
-        "marginal_log_prob": lambda k: k == x,
+        "log_prob": lambda k: k == x,
         "log_cdf": lambda k: k <= x,
         "log_sf": lambda k: k > x,
     }[method]

@@ -127,7 +127,8 @@ def check_recursion(trial: Trial) -> None:
     shorter = np.maximum(batch.draws - 1, 0)
 
     def compute(urn, rows: Integers) -> torch.Tensor:
-        previous = build(trial.law, replace(batch.take(rows), draws=shorter[rows]), trial.device)
+        fewer = replace(batch.take(rows), draws=shorter[rows])
+        previous = build(trial.distribution, fewer, trial.device)
         value = torch.tensor(
             np.where(
                 possible.reshape(len(batch), -1, 1), flat, _any_outcome(trial, shorter)[:, None, :]

@@ -18,14 +18,15 @@ MOST_GROUPS = 8
 
 
 def _values(trial: Trial, method: str, name: str, points: Values) -> Values:
-    """A method of single groups at points (B, G, c)."""
+    """A method of `urn.marginals` at points (B, G, c)."""
 
     def compute(urn, rows: Integers) -> torch.Tensor:
-        return getattr(urn, method)(
+        return getattr(urn.marginals, method)(
             torch.tensor(points[rows], device=trial.device).movedim(1, 0)
         ).movedim(0, 1)
 
-    return trial.get(f"{method}({name})", compute, lambda row: f"{method}({points[row].tolist()})")
+    call = f"marginals.{method}"
+    return trial.get(f"{call}({name})", compute, lambda row: f"{call}({points[row].tolist()})")
 
 
 def _points(trial: Trial) -> Integers:
@@ -54,7 +55,10 @@ def promised(trial: Trial) -> tuple[float, float]:
 
 
 def _at(method: str, points: Values):
-    return lambda row, index: f"{method}({points[row, index[0]].tolist()})[{index[1]}]"
+    def call(row: int, index: tuple[int, ...]) -> str:
+        return f"marginals.{method}({points[row, index[0]].tolist()})[{index[1]}]"
+
+    return call
 
 
 def _close(ours: Values, exact: Values, tolerance: float) -> Values:
@@ -75,8 +79,8 @@ def check_tails(trial: Trial) -> None:
         _values(trial, "log_cdf", "points - 1", x - 1),
         _values(trial, "log_sf", "points - 1", x - 1),
     )
-    mass = _values(trial, "marginal_log_prob", "points", x)
-    for method, values in (("log_cdf", log_cdf), ("log_sf", log_sf), ("marginal_log_prob", mass)):
+    mass = _values(trial, "log_prob", "points", x)
+    for method, values in (("log_cdf", log_cdf), ("log_sf", log_sf), ("log_prob", mass)):
         trial.expect(
             f"{method} is a log-probability", values <= tails, _at(method, x), values, "at most 0"
         )
@@ -116,7 +120,7 @@ def _check_far_tails(
     lowest, highest = (end[:, None, :] for end in trial.support)
     for method, step, values in (("log_cdf", -1, log_cdf), ("log_sf", 1, log_sf_before)):
         further = _values(
-            trial, "marginal_log_prob", f"points {step:+d}", np.clip(x + step, lowest, highest)
+            trial, "log_prob", f"points {step:+d}", np.clip(x + step, lowest, highest)
         )
         inside = (x + step >= lowest) & (x + step <= highest)
         with np.errstate(invalid="ignore", divide="ignore"):
@@ -144,7 +148,7 @@ def check_marginals(trial: Trial) -> None:
     if not trial.is_fisher or not 2 <= batch.groups <= MOST_GROUPS:
         return
     x = _points(trial)
-    ours = _values(trial, "marginal_log_prob", "points", x)
+    ours = _values(trial, "log_prob", "points", x)
     group = int(np.random.default_rng([trial.seed, 3]).integers(batch.groups))
     others = [j for j in range(batch.groups) if j != group]
     exact = np.zeros(ours.shape[:2])
@@ -167,9 +171,9 @@ def check_marginals(trial: Trial) -> None:
         np.abs(ours[:, :, group] - exact) <= _rounding(trial, x, group)
     )
     trial.expect(
-        "marginal_log_prob is right",
+        "log_prob of marginals is right",
         fine,
-        lambda row, index: f"marginal_log_prob({x[row, index[0]].tolist()})[{group}]",
+        lambda row, index: f"marginals.log_prob({x[row, index[0]].tolist()})[{group}]",
         ours[:, :, group],
         exact,
     )
@@ -200,7 +204,7 @@ def check_sums(trial: Trial) -> None:
         return
     x = np.minimum(lowest[:, None, :] + np.arange(WIDE)[:, None], highest[:, None, :])
     first = lowest[:, None, :] + np.arange(WIDE)[:, None] <= highest[:, None, :]
-    mass = np.where(first, np.exp(_values(trial, "marginal_log_prob", "support", x)), 0.0)
+    mass = np.where(first, np.exp(_values(trial, "log_prob", "support", x)), 0.0)
     mean, variance = trial.get("mean"), trial.get("variance")
     distance = x - mean[:, None, :]
     tolerance = WIDE * promised(trial)[1]

@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributions import Distribution
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from fuzzing.families import NUMBERS_READ, Batch, Integers
@@ -34,8 +35,13 @@ Call = (
 )  # as written after the distribution; of a row and an index within it
 
 
-def build(law: str, batch: Batch, device: torch.device, requires_grad: bool = False) -> Any:
-    """The library's distribution, with sizes and weights in the form that the batch asks for."""
+def build(
+    distribution: type[Distribution],
+    batch: Batch,
+    device: torch.device,
+    requires_grad: bool = False,
+) -> Any:
+    """The distribution, with sizes and weights in the form that the batch asks for."""
     parameter = torch.tensor(
         batch.weights if batch.by_weights else batch.log_weights, dtype=torch.float64, device=device
     )
@@ -48,7 +54,9 @@ def build(law: str, batch: Batch, device: torch.device, requires_grad: bool = Fa
     draws: Any = (
         batch.draws.tolist() if batch.as_lists else torch.tensor(batch.draws, device=device)
     )
-    return LAWS[law](sizes, draws, **{"weights" if batch.by_weights else "log_weights": parameter})
+    return distribution(
+        sizes, draws, **{"weights" if batch.by_weights else "log_weights": parameter}
+    )
 
 
 def written(
@@ -91,7 +99,10 @@ class Trial:
         device: torch.device,
         seed: int = 0,
         requires_grad: bool = False,
+        distribution: type[Distribution] | None = None,
+        limit: float | None = None,
     ) -> None:
+        """``distribution`` is the library's unless another one is given, and so is ``limit``."""
         self.law, self.batch, self.device, self.seed, self.requires_grad = (
             law,
             batch,
@@ -99,6 +110,9 @@ class Trial:
             seed,
             requires_grad,
         )
+        longer = 1.0 if device.type == "cpu" else LONGER_ON_A_GPU
+        self.limit = LIMITS[law] * longer if limit is None else limit
+        self.distribution = distribution or LAWS[law]
         self.findings: list[Finding] = []
         self.failed: dict[str, Integers] = {}
         self.void = np.zeros(len(batch), dtype=bool)
@@ -112,10 +126,6 @@ class Trial:
     @property
     def is_fisher(self) -> bool:
         return self.law == "fisher"
-
-    @property
-    def limit(self) -> float:
-        return LIMITS[self.law] * (1.0 if self.device.type == "cpu" else LONGER_ON_A_GPU)
 
     @property
     def support(self) -> tuple[Integers, Integers]:
@@ -132,6 +142,8 @@ class Trial:
             self.device,
             self.seed,
             self.requires_grad or requires_grad,
+            self.distribution,
+            self.limit,
         )
 
     # ----------------------------------------------------------------------------------------------
@@ -155,7 +167,8 @@ class Trial:
     def _attempt(self, compute: Compute, rows: Integers, limit: float) -> Values:
         with time_limit(limit):
             result = compute(
-                build(self.law, self.batch.take(rows), self.device, self.requires_grad), rows
+                build(self.distribution, self.batch.take(rows), self.device, self.requires_grad),
+                rows,
             )
             return result.detach().cpu().numpy()
 

@@ -14,6 +14,23 @@ from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from support.urns import Urn
 
 
+class _UnreadSizes:
+    """An urn whose sizes are not read on the CPU, as if they were tensors on a GPU.
+
+    Neither tables nor dynamic programming can compute it.
+    """
+
+    _composition = None
+
+
+class GeneralFisher(_UnreadSizes, FisherHypergeometric):
+    """Fisher's law without tables over the support."""
+
+
+class GeneralWallenius(_UnreadSizes, WalleniusHypergeometric):
+    """Wallenius' law without dynamic programming."""
+
+
 def fisher(
     urn: Urn, device: torch.device, dtype: torch.dtype = torch.float64
 ) -> FisherHypergeometric:
@@ -31,16 +48,10 @@ def wallenius(
     device: torch.device,
     dtype: torch.dtype = torch.float64,
     copies: Sequence[int] = (),
-    follows_balls: bool = True,
+    kind: type[WalleniusHypergeometric] = WalleniusHypergeometric,
 ) -> WalleniusHypergeometric:
-    """Small urns are followed ball by ball, unless that is refused: then as if the host did not
-    know that they are small.
-    """
     log_weights = torch.tensor(urn.log_weights, dtype=dtype, device=device).repeat(*copies, 1)
-    built = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
-    if not follows_balls:
-        built._known_sizes = None
-    return built
+    return kind(urn.group_sizes, urn.draws, log_weights=log_weights)
 
 
 def assert_possible(counts: Tensor, urn: Urn) -> None:

@@ -1,20 +1,20 @@
-"""The samplers of Fisher's law on urns of the table, one by one and as the distribution chooses
-them.
-"""
+"""The samplers of Fisher's law on urns of the table, and random numbers that a test chooses."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
 from unittest.mock import patch
 
 import numpy as np
 import torch
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
 
-from diffurn import FisherHypergeometric
+from diffurn import FisherHypergeometric, _dispatch
 from diffurn._fisher.sampling import rejection
-from diffurn._fisher.sampling.choice import _table_cells
+from diffurn._fisher.sampling.tables import PlainUrns
 from diffurn._fisher.sampling.tree import Tree
-from diffurn._fisher.urn import TiltedUrn
 from support import oracles
 from support.urns import SMALL, URNS, Urn, support_size
 
@@ -28,16 +28,18 @@ def distribution(
     return FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
 
 
-def tilted(urn: Urn, device: torch.device) -> TiltedUrn:
-    return distribution(urn, device).tilted
+def tilted(urn: Urn, device: torch.device) -> tuple[Tensor, Tensor, Tensor]:
+    """Tilted log-odds, group sizes and draws."""
+    return _dispatch.fisher(distribution(urn, device)).tilted
 
 
-def cells_of(urn: TiltedUrn) -> float:
-    return _table_cells(urn.log_odds.reshape(1, -1), urn.group_sizes.reshape(1, -1))
+def cells_of(urn: Urn) -> float:
+    """About the size of the urn's tables."""
+    return PlainUrns.read(*distribution(urn, torch.device("cpu"))._operands()).cells
 
 
-def by_tree(urn: TiltedUrn, number: int) -> Tensor:
-    return drawn_from(Tree.build(*urn), number, urn.draws.device)
+def by_tree(urn: tuple[Tensor, Tensor, Tensor], number: int) -> Tensor:
+    return drawn_from(Tree.build(*urn), number, urn[2].device)
 
 
 def drawn_from(tree: Tree, number: int, device: torch.device) -> Tensor:
@@ -46,11 +48,30 @@ def drawn_from(tree: Tree, number: int, device: torch.device) -> Tensor:
     return counts
 
 
-def by_rejection(urn: TiltedUrn, number: int) -> Tensor:
+def by_rejection(urn: tuple[Tensor, Tensor, Tensor], number: int) -> Tensor:
     return rejection.draw_by_rejection(*(operand.expand(number, *operand.shape) for operand in urn))
 
 
-def by_blocks(urn: TiltedUrn, number: int) -> Tensor:
+class Chance(TorchFunctionMode):
+    """While it is entered, some functions of torch that draw random numbers are replaced.
+
+    Example:
+        >>> with Chance({torch.rand: torch.zeros}):
+        ...     torch.rand(2)
+        tensor([0., 0.])
+    """
+
+    def __init__(self, replacements: Mapping[Any, Callable[..., Tensor]]) -> None:
+        super().__init__()
+        self.replacements = replacements
+
+    def __torch_function__(
+        self, function: Any, types: Any, arguments: Any = (), options: Any = None
+    ) -> Any:
+        return self.replacements.get(function, function)(*arguments, **(options or {}))
+
+
+def by_blocks(urn: tuple[Tensor, Tensor, Tensor], number: int) -> Tensor:
     """By rejection as if groups were many: half of them decide, half of those the next time, while
     there are four or more.
     """
@@ -58,7 +79,7 @@ def by_blocks(urn: TiltedUrn, number: int) -> Tensor:
         return by_rejection(urn, number)
 
 
-TABLED = tuple(urn for urn in URNS if cells_of(tilted(urn, torch.device("cpu"))) <= MOST_CELLS)
+TABLED = tuple(urn for urn in URNS if cells_of(urn) <= MOST_CELLS)
 FEW_OUTCOMES = tuple(urn for urn in SMALL if support_size(urn) <= 800)
 
 

@@ -11,7 +11,7 @@ Gauss-Legendre panels are halved until they agree. ``LargeLaw`` sums that probab
 with a stride, which for a smooth bell is exact to all digits asked for.
 
 As a script this file adds the integral's digits to the table that ``record_wallenius.R`` wrote:
-``python tests/wallenius_oracles.py``.
+``python -m support.wallenius_oracles`` in the folder ``tests``.
 """
 
 from __future__ import annotations
@@ -187,6 +187,26 @@ class DrawByDraw:
             for i in groups
         ]
 
+    @property
+    def entropy(self) -> mpf:
+        with mp.workdps(2 * DIGITS):
+            return -mp.fsum(p * mp.log(p) for p in self.law.values())
+
+    @property
+    def mode(self) -> Counts:
+        """Of outcomes that are equally probable, to 60 digits, the last in lexicographic order."""
+        with mp.workdps(2 * DIGITS):
+            nearly = max(self.law.values()) * (1 - mpf(10) ** -60)
+        return max(counts for counts, p in self.law.items() if p >= nearly)
+
+    def tail(self, group: int) -> list[mpf]:
+        """P(X_group ≥ i) for i = 1, …, m_group."""
+        with mp.workdps(2 * DIGITS):
+            return [
+                mp.fsum(p for x, p in self.marginals[group].items() if x >= i)
+                for i in range(1, self.urn.sizes[group] + 1)
+            ]
+
     @cached_property
     def marginals(self) -> list[dict[int, mpf]]:
         """P(X_j = x) for each group, of all x that are possible."""
@@ -196,6 +216,33 @@ class DrawByDraw:
                 for marginal, x in zip(marginals, counts, strict=True):
                     marginal[x] += probability
         return [dict(sorted(marginal.items())) for marginal in marginals]
+
+
+class AtOnce(DrawByDraw):
+    """Fisher's law of the same balls, from its definition: ∏ C(m_j, x_j) ω_j^x_j, normalised."""
+
+    def __init__(self, urn: Balls) -> None:
+        self.urn = urn
+        choices = itertools.product(*(range(m + 1) for m in urn.sizes))
+        with mp.workdps(2 * DIGITS):
+            terms = {
+                x: mp.fprod(
+                    math.comb(m, k) * weight**k
+                    for m, weight, k in zip(urn.sizes, urn.weights, x, strict=True)
+                )
+                for x in choices
+                if sum(x) == urn.draws
+            }
+            whole = mp.fsum(terms.values())
+            self.law = {x: term / whole for x, term in terms.items() if term > 0}
+
+
+def divergence(p: DrawByDraw, q: DrawByDraw) -> mpf:
+    """E_p[log p(x) - log q(x)]; infinite where q is zero and p is not."""
+    if any(x not in q.law for x in p.law):
+        return mp.inf
+    with mp.workdps(2 * DIGITS):
+        return mp.fsum(own * mp.log(own / q.law[x]) for x, own in p.law.items())
 
 
 @cache
