@@ -80,7 +80,7 @@ def check_compiled_draws(trial: Trial) -> None:
         as_lists=True,
     )
     small = Trial(trial.law, batch, trial.device, trial.seed, requires_grad=True)
-    small.findings = trial.findings
+    small.findings, small.failed = trial.findings, trial.failed
     log_weights = torch.tensor(batch.log_weights, device=trial.device, requires_grad=True)
     drawn = _call(_step, log_weights)
     (gradient,) = torch.autograd.grad(drawn[:, 0].sum(), log_weights)
