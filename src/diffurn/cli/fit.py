@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffurn.cli import fit_report
 from diffurn.cli.models import Model
 from diffurn.cli.output import (
     check_place,
@@ -21,10 +20,9 @@ from diffurn.cli.output import (
     replacing,
     standard_output,
 )
-from diffurn.data import EXAMPLES, CountTable, example_counts, read_counts
-from diffurn.inference.report import jsonable
 
 if TYPE_CHECKING:
+    from diffurn.data import CountTable
     from diffurn.inference import Contrasts, FitResult
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
@@ -106,6 +104,8 @@ def fit(
     --reference, the first). Groups keep weights of their own beside it, unless
     a covariate is a property of the groups, the same in all rows.
     """
+    from diffurn.cli import fit_report
+
     _check_options(counts, example, level, penalty, ridge, contrasts, covariate, figure)
     table = _read(counts, example, covariate or [])
     if contrasts and len(table.groups) > MOST_GROUPS_TO_COMPARE:
@@ -148,7 +148,7 @@ def _check_options(
     if (counts is None) == (example is None):
         refuse(
             "give the name of a CSV file, - for the standard input, or --example "
-            f"{'|'.join(EXAMPLES)}, and only one of these"
+            f"{'|'.join(each.value for each in Example)}, and only one of these"
         )
     if example is not None and covariates:
         refuse(f"--covariate {covariates[0]}: the examples have no covariates")
@@ -173,6 +173,8 @@ def _check_options(
 
 
 def _read(counts: str | None, example: Example | None, covariates: list[str]) -> CountTable:
+    from diffurn.data import example_counts, read_counts
+
     if example is not None:
         return example_counts(example.value)
     assert counts is not None
@@ -230,6 +232,8 @@ def _record(table: CountTable, result: FitResult, contrasts: Contrasts | None) -
     """What `--json` prints: the result's own record, and what only the table or the options
     know.
     """
+    from diffurn.inference.report import jsonable
+
     record = {
         **result.to_dict(),
         "available": table.available.tolist(),

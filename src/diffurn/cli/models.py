@@ -5,8 +5,6 @@ from __future__ import annotations
 from enum import Enum
 from typing import TYPE_CHECKING
 
-from diffurn.inference.result import URNS
-
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -22,4 +20,6 @@ class Model(str, Enum):
     wallenius = "wallenius"
 
     def urn(self, group_sizes: Sequence[int], draws: int, weights: Tensor) -> Urn:
+        from diffurn.inference.result import URNS
+
         return URNS[self.value](group_sizes, draws, weights)

@@ -10,13 +10,10 @@ from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import IO, Annotated, TypeVar
 
-import torch
 import typer
 
 from diffurn.cli.models import Model
 from diffurn.cli.output import check_place, progress_bar, refuse, refusing, replacing
-from diffurn.data.counts import MOST_GROUPS
-from diffurn.data.delimited import parse_integer, parse_real, quoted
 
 T = TypeVar("T")
 
@@ -46,6 +43,11 @@ def sample(
     """Draw from an urn: a CSV table of what was available (m_<group>) and drawn (x_<group>), which
     `diffurn fit` reads.
     """
+    import torch
+
+    from diffurn.data.counts import MOST_GROUPS
+    from diffurn.data.delimited import parse_integer
+
     sizes = _listed("--group-sizes", group_sizes, parse_integer)
     if not 2 <= len(sizes) <= MOST_GROUPS:
         refuse(f"--group-sizes: {len(sizes)} groups; there must be from 2 to {MOST_GROUPS:,}")
@@ -97,6 +99,8 @@ def _listed(option: str, text: str, parse: Callable[[str], T]) -> list[T]:
 
 
 def _weight(text: str) -> float:
+    from diffurn.data.delimited import parse_real, quoted
+
     weight = parse_real(text)
     if weight < 0:
         raise ValueError(f"{quoted(text)} is negative, but weights are 0 or more")
