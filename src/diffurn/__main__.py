@@ -14,6 +14,7 @@ from diffurn import __version__
 from diffurn._install import how_to_install
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
+LOADED_FIRST = ("diffurn", "torch", "typer")
 
 
 def main() -> None:
@@ -28,7 +29,7 @@ def main() -> None:
 
         app(prog_name="diffurn")
     except KeyboardInterrupt:
-        sys.exit(INTERRUPTED)
+        os._exit(INTERRUPTED)  # before a command began; sys.exit would not keep the status
     except ModuleNotFoundError as missing:
         print(
             f"diffurn: this command needs {missing.name}: {how_to_install(command)}",
@@ -38,11 +39,14 @@ def main() -> None:
 
 
 def _interrupt(number: int, frame: FrameType | None) -> None:
-    """Ctrl-C raises a KeyboardInterrupt, but ends the process while torch is being imported: there
-    the exception would sometimes be lost, and sometimes abort the process with a message.
+    """Ctrl-C raises a KeyboardInterrupt, except while a command is still loading its packages.
+
+    An exception inside an import can be lost, abort the process with a message or change the exit
+    status, so there the process ends at once.
     """
     while frame is not None:
-        if frame.f_code.co_name == "<module>" and frame.f_globals.get("__name__") == "torch":
+        package = str(frame.f_globals.get("__name__")).partition(".")[0]
+        if frame.f_code.co_name == "<module>" and package in LOADED_FIRST:
             os._exit(INTERRUPTED)
         frame = frame.f_back
     raise KeyboardInterrupt
