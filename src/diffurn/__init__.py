@@ -76,7 +76,7 @@ __all__ = [
 _HOMES = {
     "CovarianceST": "diffurn.estimators",
     "ExponentialAnnealing": "diffurn.estimators",
-    "FisherHypergeometric": "diffurn._kl",  # defined in fisher; _kl registers its KL divergence
+    "FisherHypergeometric": "diffurn.fisher",
     "FitResult": "diffurn.inference",
     "GumbelDraw": "diffurn.estimators",
     "GumbelSoftmax": "diffurn.estimators",
@@ -97,6 +97,8 @@ if not TYPE_CHECKING:  # where it would hide misspelt names from the type checke
             return import_module(f"diffurn.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'diffurn' has no attribute {name!r}")
+        if name == "FisherHypergeometric":
+            import_module("diffurn._kl")  # registers the KL divergence
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value  # later uses find the name without this function
         return value
