@@ -106,7 +106,7 @@ LIBRARY = {
     "inference": ("weights ω from counts: fits and tests", ["diffurn.inference"]),
     "data": ("count tables", ["diffurn.data"]),
     "distributions": (
-        "the two distributions: they check arguments and ask _dispatch for a law",
+        "check arguments, and ask _dispatch for a law",
         ["diffurn"],
     ),
     "estimators": ("gradients through a draw, from any law", ["diffurn.estimators"]),
