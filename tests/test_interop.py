@@ -329,7 +329,7 @@ class TestInPyro:
 
 
 @pytest.mark.usefixtures("clean")
-def test_the_example_with_an_urn_in_model_and_guide_comes_close_to_the_best_bound(
+def test_the_pyro_example_comes_close_to_the_best_bound(
     baskets: dict[str, Any],
 ) -> None:
     prices = torch.tensor([20.0, 40.0])
