@@ -1,5 +1,5 @@
-"""Urns beside other packages: NumPy's arrays, torch's wrappers of distributions, Pyro's inference
-and Lightning's trainer.
+"""Interoperability: NumPy's arrays, torch's wrappers of distributions, Pyro's inference and
+Lightning's trainer.
 """
 
 from __future__ import annotations
