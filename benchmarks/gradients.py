@@ -28,7 +28,7 @@ from torch import Tensor
 from benchmarks.measure import peak_tensor_bytes
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, score_surrogate
 from diffurn_studies.harness.drawing import legend_below
-from diffurn_studies.harness.environment import environment, usable_device, wait_for
+from diffurn_studies.harness.machine import environment, usable_device, wait_for
 from diffurn_studies.harness.tables import Table
 
 Objective = Callable[[Tensor], Tensor]
@@ -87,7 +87,7 @@ def of_first_group(urn: FisherHypergeometric, f: Objective) -> Tensor:
         device=mean.device,
     )
     outcomes = counts.unsqueeze(-1) * torch.ones_like(urn.mean)
-    return (urn.marginal_log_prob(outcomes)[:, 0].exp() * f(outcomes)).sum()
+    return (urn.marginals.log_prob(outcomes)[:, 0].exp() * f(outcomes)).sum()
 
 
 def of_squared_distance(

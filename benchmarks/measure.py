@@ -20,7 +20,7 @@ from typing import Any, Protocol
 import numpy as np
 import torch
 
-from diffurn_studies.harness.environment import wait_for
+from diffurn_studies.harness.machine import wait_for
 
 Clock = Callable[[], float]
 # Shorter jobs are repeated within a round, so that the clock's own grain and the interpreter's

@@ -31,7 +31,7 @@ from benchmarks.measure import (
     available_bytes,
     expected,
 )
-from diffurn_studies.harness.environment import environment, usable_device
+from diffurn_studies.harness.machine import environment, usable_device
 
 # A forecast must be this far beyond the limit before ours is not even tried.
 _DOUBT = 5

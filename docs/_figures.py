@@ -72,7 +72,7 @@ def mass_of(urn: Any, group: int) -> np.ndarray:
     values = torch.zeros(len(counts), *urn.event_shape).index_fill_(
         -1, torch.tensor(group), 1
     ) * counts.unsqueeze(-1)
-    return urn.marginal_log_prob(values)[:, group].exp().detach().numpy()
+    return urn.marginals.log_prob(values)[:, group].exp().detach().numpy()
 
 
 def legend_below(figure: Figure, panel: Any, columns: int = 3) -> None:

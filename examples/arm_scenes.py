@@ -10,8 +10,8 @@ import torch
 import typer
 from matplotlib.figure import Figure
 
-from diffurn_studies.pairs import arm
-from diffurn_studies.pairs.arm import ArmScenes
+from diffurn_studies.pairs import arm_scenes as arm
+from diffurn_studies.pairs.arm_scenes import ArmScenes
 
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "arm-scenes.png"
 FIXED = torch.tensor([2, 1, 1, 1, 1, 28, 20])

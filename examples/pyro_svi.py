@@ -25,11 +25,9 @@ class FisherHypergeometric(diffurn.FisherHypergeometric, TorchDistributionMixin)
 
 
 class WalleniusHypergeometric(diffurn.WalleniusHypergeometric, TorchDistributionMixin):
-    """Wallenius' urn with the same methods. Its log_prob has no gradient in the counts, so Pyro has
-    to use the score function.
+    """Wallenius' urn with the same methods. Give it no estimator in a guide: its log_prob has no
+    gradient in the counts, so Pyro has to use the score function.
     """
-
-    has_rsample = False
 
 
 def model(prices: Tensor) -> None:
@@ -44,9 +42,8 @@ def guide(prices: Tensor) -> None:
     log_weights = pyro.param("log_weights", torch.zeros(len(prices), 3))
     urns = FisherHypergeometric(SHELVES, BASKET, log_weights=log_weights)
     with pyro.plate("baskets", len(prices)):
-        pyro.sample(
-            "counts", urns.has_rsample_(False)
-        )  # by the score function: noisier than through the draw, but without bias
+        # Without an estimator, Pyro uses the score function, which has no bias.
+        pyro.sample("counts", urns)
 
 
 def train(prices: Tensor, steps: int = 300, particles: int = 50) -> Tensor:

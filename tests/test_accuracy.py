@@ -164,7 +164,7 @@ def marginals_at(
     value = torch.zeros(max(map(len, xs.values())), urn.groups, dtype=torch.float64, device=device)
     for group, column in xs.items():
         value[: len(column), group] = counts_tensor(column, device)
-    ours = fisher(urn, device).marginal_log_prob(value)
+    ours = fisher(urn, device).marginals.log_prob(value)
     return {group: ours[: len(column), group] for group, column in xs.items()}
 
 

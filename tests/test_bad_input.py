@@ -286,13 +286,13 @@ def test_marginal_log_prob_names_a_value_that_is_no_count(
     value = torch.ones(3, device=device)
     value[index] = offending
     with pytest.raises(ValueError, match="value") as error:
-        build(device).marginal_log_prob(value)
+        build(device).marginals.log_prob(value)
     assert_says(error, "value", f"({index},)", str(offending), "integer")
 
 
 def test_marginal_log_prob_of_the_wrong_last_dimension_says_so(device: torch.device) -> None:
     with pytest.raises(ValueError, match=r"value.*\(2,\)"):
-        build(device).marginal_log_prob(torch.tensor([1.0, 1.0], device=device))
+        build(device).marginals.log_prob(torch.tensor([1.0, 1.0], device=device))
 
 
 @pytest.mark.parametrize("method", ["sample", "rsample"])

@@ -1,10 +1,14 @@
-"""`diffurn fit` and `diffurn sample`: what they print, what they write, and how they refuse."""
+"""`diffurn fit` and `diffurn sample`: their output, their files and their refusals."""
 
 from __future__ import annotations
 
 import csv
+import io
 import json
 import math
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +19,9 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner, Result
 
 from diffurn import FisherHypergeometric
-from diffurn.cli import app, sample
+from diffurn.cli import app
+from diffurn.cli.output import replacing
+from diffurn.cli.sample import write_draws
 from diffurn.data import example_counts, read_counts
 from diffurn.inference import fit
 from test_counts import FAULTS, LONG, WIDE
@@ -26,6 +32,17 @@ SAMPLE = ["sample", "--group-sizes", "30,50,40", "--draws", "50", "--weights", "
 
 def run(*arguments: object, stdin: str | bytes | None = None) -> Result:
     return runner.invoke(app, [str(argument) for argument in arguments], input=stdin)
+
+
+@contextmanager
+def inside(folder: Path) -> Iterator[None]:
+    """Relative paths begin in the folder."""
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)
 
 
 def write(path: Path, content: str | bytes) -> Path:
@@ -49,7 +66,7 @@ def fit_as_json(*arguments: object, stdin: str | None = None) -> dict[str, Any]:
     return record
 
 
-# --- what fit prints
+# --- the report
 
 
 def test_fit_prints_the_table_the_tests_and_the_notes() -> None:
@@ -181,8 +198,8 @@ def test_json_holds_the_numbers_of_the_library_at_full_precision() -> None:
     )
     record = fit_as_json("--example", "ucb", "--reference", "Men", "--level", "0.9", "--contrasts")
     pairs = record.pop("contrasts")
-    assert record.pop("available") == [2691, 1835]
-    assert sum(record.pop("central_expected")) == pytest.approx(1755)  # type: ignore[call-overload]
+    assert record["available"] == [2691, 1835]
+    assert sum(record["central_expected"]) == pytest.approx(1755)
     assert record == result.to_dict()
     contrasts = result.contrasts()
     assert pairs == [
@@ -309,12 +326,12 @@ def test_every_faulty_table_is_refused_and_nothing_written(
     content: str | bytes, message: str, tmp_path: Path
 ) -> None:
     path = write(tmp_path / "counts.csv", content)
-    figure = write(tmp_path / "figure.png", "what was there")
+    figure = write(tmp_path / "figure.png", "old content")
     covariates = (
         ["--covariate", "z"] if isinstance(content, str) and content.startswith("z") else []
     )
     assert_refused(run("fit", path, "--json", "--figure", figure, *covariates), message)
-    assert figure.read_text(encoding="utf-8") == "what was there"
+    assert figure.read_text(encoding="utf-8") == "old content"
     assert len(list(tmp_path.iterdir())) == 2
 
 
@@ -351,12 +368,12 @@ def test_every_faulty_table_is_refused_and_nothing_written(
     ],
 )
 def test_bad_options_are_refused_with_one_sentence(
-    arguments: list[str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: list[str], words: str, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     write(tmp_path / "counts.csv", WIDE)
     (tmp_path / "folder.png").mkdir()
-    assert_refused(run("fit", *arguments), words)
+    with inside(tmp_path):
+        assert_refused(run("fit", *arguments), words)
     assert {entry.name for entry in tmp_path.iterdir()} == {"counts.csv", "folder.png"}
 
 
@@ -371,20 +388,48 @@ def test_unknown_choices_end_with_status_2(arguments: list[str]) -> None:
     assert arguments[0] in result.stderr
 
 
-def test_a_figure_that_fails_leaves_the_old_one_and_prints_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@contextmanager
+def files_limited_to(size: int) -> Iterator[None]:
+    """Writing more bytes to a file fails, as on a full disk."""
+    resource = pytest.importorskip("resource")  # not on Windows
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.parametrize(
+    ("option", "name", "arguments"),
+    [
+        ("--figure", "figure.png", ["fit", "--example", "titanic"]),
+        ("--out", "draws.csv", SAMPLE),
+    ],
+)
+def test_a_write_that_fails_leaves_the_old_file(
+    option: str, name: str, arguments: list[str], tmp_path: Path
 ) -> None:
-    figure = write(tmp_path / "figure.png", "what was there")
+    path = write(tmp_path / name, "old content")
+    fit([1, 2], [3, 3]).plot()  # so that matplotlib has written its cache of fonts
+    with files_limited_to(1000):
+        outcome = run(*arguments, option, path)
+    assert_refused(outcome, f"{option} {path}: cannot be written (File too large)")
+    assert path.read_text(encoding="utf-8") == "old content"
+    assert len(list(tmp_path.iterdir())) == 1
 
-    def disk_full(self: object, file: object, **_: object) -> None:
-        file.write(b"half")  # type: ignore[attr-defined]
-        raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("matplotlib.figure.Figure.savefig", disk_full)
-    assert_refused(
-        run("fit", "--example", "titanic", "--figure", figure), "No space left on device"
-    )
-    assert figure.read_text(encoding="utf-8") == "what was there"
+def test_an_interrupted_write_leaves_the_old_file(tmp_path: Path) -> None:
+    path = write(tmp_path / "draws.csv", "old content")
+
+    def interrupted() -> None:
+        with replacing("--out", path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert path.read_text(encoding="utf-8") == "old content"
     assert len(list(tmp_path.iterdir())) == 1
 
 
@@ -431,7 +476,7 @@ def test_corrupted_tables_never_give_a_traceback(
 # --- sample
 
 
-def test_what_sample_writes_fit_reads_back(tmp_path: Path) -> None:
+def test_fit_recovers_the_weights_of_sample(tmp_path: Path) -> None:
     path = tmp_path / "draws.csv"
     result = run(*SAMPLE, "--groups", 'a,"b, c",d', "--number", 400, "--out", path)
     assert (result.exit_code, result.output) == (0, "")
@@ -495,13 +540,24 @@ def test_sample_leaves_the_generator_alone() -> None:
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_the_seed_decides_and_blocks_are_joined(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_seed_decides() -> None:
     first, again, other = (
         run(*SAMPLE, "--number", 20, "--seed", seed).stdout for seed in (1, 1, 2)
     )
     assert first == again != other
-    monkeypatch.setattr(sample, "CELLS_AT_ONCE", 9)
-    assert len(run(*SAMPLE, "--number", 20).stdout.splitlines()) == 21
+
+
+def test_blocks_of_draws_are_joined() -> None:
+    urn = FisherHypergeometric([30, 50, 40], 50, weights=torch.tensor([1.0, 2.0, 0.5]))
+    file, done = io.BytesIO(), list[tuple[int, int]]()
+    write_draws(file, urn, "abc", 20, lambda *numbers: done.append(numbers), cells_at_once=9)
+    header, *rows = csv.reader(file.getvalue().decode().splitlines())
+    assert header == ["m_a", "m_b", "m_c", "x_a", "x_b", "x_c"]
+    assert len(rows) == 20
+    assert done == [(min(rows, 20), 20) for rows in range(3, 24, 3)]
+    for row in rows:
+        assert row[:3] == ["30", "50", "40"]
+        assert sum(map(int, row[3:])) == 50
 
 
 @pytest.mark.parametrize(
@@ -528,11 +584,12 @@ def test_the_seed_decides_and_blocks_are_joined(monkeypatch: pytest.MonkeyPatch)
     ],
 )
 def test_bad_urns_are_refused_with_one_sentence(
-    changes: dict[str, str], words: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, str], words: str, tmp_path: Path
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     options = dict(zip(SAMPLE[1::2], SAMPLE[2::2], strict=True)) | changes
-    assert_refused(run("sample", *(part for option in options.items() for part in option)), words)
+    with inside(tmp_path):
+        outcome = run("sample", *(part for option in options.items() for part in option))
+    assert_refused(outcome, words)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -561,18 +618,3 @@ def test_numbers_out_of_range_end_with_status_2(changes: list[str]) -> None:
     result = run(*SAMPLE, *changes)
     assert (result.exit_code, result.stdout) == (2, "")
     assert changes[0] in result.stderr
-
-
-def test_a_sample_that_fails_leaves_the_old_file(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = write(tmp_path / "draws.csv", "what was there")
-
-    def interrupted(*_: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(FisherHypergeometric, "sample", interrupted)
-    result = run(*SAMPLE, "--out", path)
-    assert result.exit_code != 0
-    assert path.read_text(encoding="utf-8") == "what was there"
-    assert len(list(tmp_path.iterdir())) == 1

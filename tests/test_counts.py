@@ -1,11 +1,10 @@
-"""Reading count tables: every dialect people save, and for every fault a sentence that names its
-place.
-"""
+"""Count tables: every dialect is read, and every fault is named with its place."""
 
 from __future__ import annotations
 
 import io
 import os
+import subprocess
 import sys
 from pathlib import Path
 
@@ -14,14 +13,8 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from diffurn.data import (
-    EXAMPLES,
-    CountTable,
-    CountTableError,
-    delimited,
-    example_counts,
-    read_counts,
-)
+from diffurn.data import EXAMPLES, CountTable, CountTableError, example_counts, read_counts
+from diffurn.data.counts import read_stream, why_unreadable
 
 WIDE = "m_red,x_red,m_blue,x_blue\n5,3,9,2\n6,4,9,1\n"
 LONG = "row,group,available,drawn\nA,red,5,3\nA,blue,9,2\nB,red,6,4\nB,blue,9,1\n"
@@ -69,9 +62,11 @@ def test_every_dialect_reads_the_same(content: str | bytes, tmp_path: Path) -> N
     assert_red_and_blue(read(tmp_path, content))
 
 
-def test_standard_input_is_a_dash(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(WIDE.encode())))
-    assert_red_and_blue(read_counts("-"))
+def test_standard_input_is_a_dash() -> None:
+    program = "import diffurn.data as d; print(d.read_counts('-').counts.tolist())"
+    command = [sys.executable, "-c", program]
+    outcome = subprocess.run(command, input=WIDE.encode(), capture_output=True, check=True)
+    assert outcome.stdout.decode().strip() == "[[3, 2], [4, 1]]"
 
 
 def test_names_may_hold_separators_spaces_quotes_and_any_letters(tmp_path: Path) -> None:
@@ -161,7 +156,7 @@ def test_examples_hold_the_published_totals() -> None:
         example_counts("iris")
 
 
-# content, what the message must contain: the line and column, and the reason
+# content, and a part of the message: the line and column, and the reason
 FAULTS: dict[str, tuple[str | bytes, str]] = {
     "nothing": ("", "counts.csv: the file is empty"),
     "blank lines only": ("\n \n", "the file is empty"),
@@ -319,15 +314,24 @@ def test_a_fault_far_down_is_found(row: int, fault: str, tmp_path: Path) -> None
         read(tmp_path, "\n".join(lines))
 
 
-def test_letters_and_line_ends_may_straddle_the_blocks_that_are_read(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+class Trickle(io.BytesIO):
+    """A stream that gives few bytes at a time, as a pipe may."""
+
+    def __init__(self, content: bytes, at_once: int) -> None:
+        super().__init__(content)
+        self.at_once = at_once
+
+    def read(self, size: int | None = -1) -> bytes:
+        return super().read(self.at_once)
+
+
+@pytest.mark.parametrize("at_once", range(1, 12))
+def test_letters_and_line_ends_may_straddle_blocks(at_once: int) -> None:
     content = "note," + WIDE.replace("\n", "\r\nåß€𝄞,").removesuffix("åß€𝄞,")
-    for size in range(1, 12):
-        monkeypatch.setattr(delimited, "BYTES_AT_ONCE", size)
-        assert_red_and_blue(read(tmp_path, content))
-        with pytest.raises(CountTableError, match="line 3: byte 8 of the line is 0xFF"):
-            read(tmp_path, content.replace("𝄞,6", "!6").encode().replace(b"!", b"\xff"))
+    assert_red_and_blue(read_stream(Trickle(content.encode(), at_once), "counts.csv"))
+    broken = content.replace("𝄞,6", "!6").encode().replace(b"!", b"\xff")
+    with pytest.raises(CountTableError, match="line 3: byte 8 of the line is 0xFF"):
+        read_stream(Trickle(broken, at_once), "counts.csv")
 
 
 @pytest.mark.parametrize(
@@ -372,16 +376,15 @@ def test_a_file_without_permission_is_named(tmp_path: Path) -> None:
         read_counts(tmp_path / "secret.csv")
 
 
-def test_no_permission_is_said_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    def deny(*_: object) -> None:
-        raise PermissionError(13, "Permission denied")
+def test_errors_of_the_system_are_put_in_words() -> None:
+    denied = PermissionError(13, "Permission denied")
+    assert why_unreadable(denied) == "there is no permission to read it"
+    assert why_unreadable(OSError(5, "Input/output error")) == (
+        "it cannot be read (Input/output error)"
+    )
 
-    monkeypatch.setattr("builtins.open", deny)
-    with pytest.raises(CountTableError, match=r"secret\.csv: there is no permission to read it"):
-        read_counts("secret.csv")
 
-
-def test_a_hundred_thousand_groups_are_refused_before_the_rows_are_read(tmp_path: Path) -> None:
+def test_too_many_groups_are_refused_before_the_rows_are_read(tmp_path: Path) -> None:
     header = ",".join(f"m_{j},x_{j}" for j in range(50_000))
     with pytest.raises(CountTableError, match="50,000 groups or more"):
         read(tmp_path, header + "\n" + "no numbers\n")

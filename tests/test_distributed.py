@@ -1,6 +1,4 @@
-"""Rows and batches spread over two processes give what one process gives: log-probabilities,
-gradients and fits.
-"""
+"""Log-probabilities, gradients and fits of data in two processes equal those in one process."""
 
 from __future__ import annotations
 
@@ -8,7 +6,7 @@ import os
 import socket
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +16,9 @@ import torch
 from torch import Tensor, distributed, nn
 
 from diffurn import FisherHypergeometric, FitResult, WalleniusHypergeometric, fit
-from diffurn.inference import start
+from diffurn.inference.likelihood import Objective
+from diffurn.inference.reading import read_sample
+from diffurn.inference.solution import solve_sample
 
 pytestmark = pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()),
@@ -30,8 +30,7 @@ PATIENCE = 240  # seconds until processes that hang are ended
 FEATURES, SIZES, DRAWS, PRICES = 4, [30, 20, 40], 35, [1.0, 5.0, 2.0]
 
 
-# --- what is done in one process and in two
-# --------------------------------------------------------------------------------------------------
+# --- jobs for one process and for two
 
 
 @dataclass(frozen=True)
@@ -45,20 +44,25 @@ class Case:
     first: int
     by_row: dict[str, Tensor] = field(default_factory=dict)
     options: dict[str, Any] = field(default_factory=dict)
-    many_rows: bool = False
 
     def fit(self, rows: slice = slice(None), process_group: Any = None) -> FitResult:
         counts, sizes = (torch.as_tensor(x)[..., rows, :] for x in (self.counts, self.sizes))
         by_row = {name: values[rows] for name, values in self.by_row.items()}
-        with pytest.MonkeyPatch.context() as patch:
-            if self.many_rows:  # so that a subsample is fitted first
-                patch.setattr(start, "MANY_ROWS", 20)
-                patch.setattr(start, "SUBSAMPLE", 12)
-            return fit(counts, sizes, **by_row, **self.options, process_group=process_group)
+        return fit(counts, sizes, **by_row, **self.options, process_group=process_group)
 
     def shard(self, process_group: Any) -> FitResult:
         rows = slice(None, self.first) if distributed.get_rank() == 0 else slice(self.first, None)
         return self.fit(rows, process_group)
+
+
+class ManyRows(Case):
+    """A fit that begins with a subsample, as it does with 100,000 rows."""
+
+    def fit(self, rows: slice = slice(None), process_group: Any = None) -> FitResult:
+        sample = read_sample(self.counts[rows], self.sizes[rows])
+        sample = replace(sample, process_group=process_group)
+        objective = replace(Objective.of("fisher", sample), many_rows=20, subsample=12)
+        return FitResult.of(solve_sample(objective), sample)
 
 
 def cases() -> dict[str, Case]:
@@ -99,8 +103,8 @@ def cases() -> dict[str, Case]:
         "rows that repeat": Case(batch[0], many, 11),
         "ridge": Case(counts[:6], sizes[:6], 2, options={"penalty": "ridge", "ridge": 2.0}),
         "firth": Case(counts[:6], sizes[:6], 2, options={"penalty": "firth"}),
-        "many rows": Case(counts, sizes, 9, many_rows=True),
-        # what one process sees as separated, or does not see at all, is not so for both
+        "many rows": ManyRows(counts, sizes, 9),
+        # one process sees a separation, or no competition, where all rows together have none
         "separated in each process": Case(
             [[2, 0], [1, 0], [2, 6], [1, 4]], [[4, 5], [3, 4], [3, 6], [2, 4]], 2
         ),
@@ -206,7 +210,6 @@ def log_probs(rows: slice = slice(None)) -> Tensor:
 
 
 # --- the two processes
-# --------------------------------------------------------------------------------------------------
 
 
 def message_of(action: Callable[[], object]) -> str:
@@ -218,7 +221,7 @@ def message_of(action: Callable[[], object]) -> str:
 
 
 def work(rank: int, folder: str) -> None:
-    """All that process `rank` does; what it found goes to a file."""
+    """The job of process `rank`; it saves its results to a file."""
     torch.set_num_threads(1)
     torch.set_default_dtype(torch.float64)
     os.environ["GLOO_SOCKET_IFNAME"] = next(
@@ -239,7 +242,7 @@ def work(rank: int, folder: str) -> None:
     found: dict[str, Any] = {}
     if rank == 0:  # while the other waits
         found["summaries"] = {
-            name: result.summary() for name, result in fits.items() if not result.batch_shape
+            name: str(result) for name, result in fits.items() if not result.batch_shape
         }
     distributed.barrier()
     found["fits"] = {name: figures(result) for name, result in fits.items()}
@@ -267,12 +270,12 @@ def work(rank: int, folder: str) -> None:
         "other groups": message_of(
             lambda: fit([3] * (2 + rank), 4 * torch.ones(2 + rank), process_group=both)
         ),
-        "a reference nobody has": message_of(
+        "a reference without balls": message_of(
             lambda: fit([0, 2, 1], [0, 4, 4], reference=0, process_group=both)
         ),
     }
     if rank == 1:
-        found["refusals"]["a stranger"] = message_of(
+        found["refusals"]["a process outside the group"] = message_of(
             lambda: fit([3, 1], [4, 4], process_group=alone)
         )
     torch.save(found, f"{folder}/{rank}.pt")
@@ -282,14 +285,14 @@ def work(rank: int, folder: str) -> None:
 
 @pytest.fixture(scope="module")
 def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What each of the two processes found."""
+    """The results of the two processes."""
     folder: Path = tmp_path_factory.mktemp("processes")
     processes = torch.multiprocessing.spawn(
         work, (str(folder),), nprocs=PROCESSES, join=False, daemon=True
     )
     deadline = time.monotonic() + PATIENCE
     try:
-        while not processes.join(timeout=1):  # raises what a process has raised
+        while not processes.join(timeout=1):  # raises the error of a process
             assert time.monotonic() < deadline, (
                 f"the processes have not ended within {PATIENCE} seconds"
             )
@@ -300,7 +303,6 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 
 
 # --- comparisons
-# --------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -316,7 +318,7 @@ def test_log_probabilities_of_a_spread_batch_are_those_of_the_whole(
         torch.testing.assert_close(process["log_probs"], log_probs(), rtol=1e-12, atol=1e-12)
 
 
-def test_gradients_of_a_model_in_two_processes_are_those_of_the_whole_batch(
+def test_gradients_of_two_processes_are_those_of_the_whole_batch(
     found: list[dict[str, Any]],
 ) -> None:
     shopper, features, counts = shopping()
@@ -348,7 +350,7 @@ def test_a_fit_of_spread_rows_is_that_of_all_rows(
                 )
 
 
-def test_the_cases_are_what_they_are_called(in_one_process: dict[str, FitResult]) -> None:
+def test_the_cases_are_separated_as_their_names_say(in_one_process: dict[str, FitResult]) -> None:
     infinite = {
         name for name, result in in_one_process.items() if bool(result.coefficients.isinf().any())
     }
@@ -376,7 +378,7 @@ def test_one_process_alone_can_print_the_summary(
 ) -> None:
     for name, summary in found[0]["summaries"].items():
         if name != "many rows":  # starts from another subsample, so that the iterations differ
-            assert summary == in_one_process[name].summary()
+            assert summary == str(in_one_process[name])
 
 
 THE_OTHER = "process 1 of process_group could not read its rows: "
@@ -395,20 +397,18 @@ REFUSALS = {
         "groups must be the same in all processes of process_group, but is ('1', '2') in process 0",
     )
     * 2,
-    "a reference nobody has": ("reference '1' has no ball in any row",) * 2,
+    "a reference without balls": ("reference '1' has no ball in any row",) * 2,
 }
 
 
 @pytest.mark.parametrize("case", REFUSALS)
-def test_what_is_wrong_in_one_process_is_said_in_all(
-    case: str, found: list[dict[str, Any]]
-) -> None:
+def test_an_error_in_one_process_is_raised_in_all(case: str, found: list[dict[str, Any]]) -> None:
     for process, words in zip(found, REFUSALS[case], strict=True):
         assert process["refusals"][case].startswith(words)
 
 
-def test_a_process_outside_the_group_is_told_so(found: list[dict[str, Any]]) -> None:
+def test_a_process_outside_the_group_is_refused(found: list[dict[str, Any]]) -> None:
     assert (
-        found[1]["refusals"]["a stranger"]
+        found[1]["refusals"]["a process outside the group"]
         == "this process does not belong to process_group; fit in its members only"
     )

@@ -167,7 +167,7 @@ def assert_follows(urn: FisherHypergeometric, law: Law) -> None:
 def assert_marginals_follow(urn: FisherHypergeometric, law: Law) -> None:
     outcomes = list(law.terms)
     for x in (outcomes[0], outcomes[len(outcomes) // 2], outcomes[-1]):
-        ours = urn.marginal_log_prob(torch.tensor(x, device=urn.mean.device))
+        ours = urn.marginals.log_prob(torch.tensor(x, device=urn.mean.device))
         assert_near(ours, law.marginal_log_prob(x), relative=1e-10, absolute=1e-10)
 
 
@@ -367,7 +367,7 @@ def test_one_ball_per_group_is_a_random_subset(
     ]
     assert_near(urn.mean, inclusion)
     assert_near(urn.variance, [p * (1 - p) for p in inclusion])
-    assert_near(urn.marginal_log_prob(torch.ones(groups, device=device)).exp(), inclusion)
+    assert_near(urn.marginals.log_prob(torch.ones(groups, device=device)).exp(), inclusion)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -412,7 +412,7 @@ def test_sizes_above_int32_have_the_closed_form_of_equal_weights(
         whole = oracles.log_binomial(population, draws)
     assert_near(urn.log_prob(torch.tensor(x, device=device)), float(expected))
     assert_near(
-        urn.marginal_log_prob(torch.tensor(x, device=device)),
+        urn.marginals.log_prob(torch.tensor(x, device=device)),
         [float(value) for value in marginals],
         relative=1e-10,
     )

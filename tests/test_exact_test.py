@@ -17,7 +17,7 @@ from mpmath import mp, mpf
 from scipy import stats
 from scipy.stats.contingency import odds_ratio
 
-from diffurn.inference.exact_test import exact_test
+from diffurn.inference import exact_test
 
 ALTERNATIVES = ("two-sided", "less", "greater")
 TABLES = np.random.default_rng(0).integers(0, 30, (60, 2, 2))
@@ -25,9 +25,7 @@ cells = st.integers(0, 60)
 tables = st.tuples(st.tuples(cells, cells), st.tuples(cells, cells))
 
 
-# --------------------------------------------------------------------------------------------------
-# The plainest form: all outcomes, their probabilities, their sums
-# --------------------------------------------------------------------------------------------------
+# --- the plainest form: all outcomes, their probabilities, their sums
 
 
 @cache
@@ -113,9 +111,7 @@ def test_large_tables_and_far_tails_keep_eleven_digits(
     )
 
 
-# --------------------------------------------------------------------------------------------------
-# SciPy
-# --------------------------------------------------------------------------------------------------
+# --- SciPy
 
 
 @pytest.mark.parametrize("alternative", ALTERNATIVES)
@@ -160,9 +156,7 @@ def test_odds_ratios_and_intervals_agree_with_scipy(device: torch.device) -> Non
         )
 
 
-# --------------------------------------------------------------------------------------------------
-# Laws
-# --------------------------------------------------------------------------------------------------
+# --- laws
 
 
 @settings(max_examples=50)
@@ -222,16 +216,14 @@ def test_the_odds_ratio_makes_the_observed_count_the_mean(device: torch.device) 
             assert abs(shift / variance) <= 1e-12  # the error in log ω
 
 
-# --------------------------------------------------------------------------------------------------
-# Edges
-# --------------------------------------------------------------------------------------------------
+# --- edges
 
 
 @pytest.mark.parametrize(
     "table",
     [[[0, 0], [3, 4]], [[3, 4], [0, 0]], [[0, 5], [0, 2]], [[5, 0], [2, 0]], [[0, 0], [0, 0]]],
 )
-def test_a_margin_of_zero_says_nothing(table, device: torch.device) -> None:
+def test_a_margin_of_zero_gives_p_value_one(table, device: torch.device) -> None:
     for alternative in ALTERNATIVES:
         assert exact_test(torch.tensor(table, device=device), 3.0, alternative).p_value == 1
     test = exact_test(table)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +15,10 @@ from scipy.stats import chi2, norm
 from statsmodels.stats.multitest import multipletests
 
 from diffurn import FisherHypergeometric
-from diffurn._fisher.score import log_prob_and_derivatives
-from diffurn.inference import fit, start
+from diffurn.inference import FitResult, fit
+from diffurn.inference.likelihood import MODELS, Objective
+from diffurn.inference.reading import read_sample
+from diffurn.inference.solution import solve_sample
 from support import fit_oracles as oracle
 from support.fit_oracles import CHAIN, COUNTS, SIZES, assert_close
 
@@ -35,7 +38,6 @@ def oracle_fit(counts: oracle.Rows, sizes: oracle.Rows, reference: int) -> tuple
 
 
 # --- the estimate
-# --------------------------------------------------------------------------------------------------
 
 
 def test_the_titanic_gives_the_published_weights() -> None:
@@ -56,7 +58,7 @@ def test_log_prob_score_and_information_are_those_of_the_listed_outcomes() -> No
         outcomes = oracle.support(tuple(sizes.tolist()), draws)
         counts = outcomes[random.integers(len(outcomes))]
         mean, covariance = oracle.moments(sizes.tolist(), draws, log_weights)
-        value, score, information = log_prob_and_derivatives(
+        value, score, information = MODELS["fisher"].derivatives(
             *(torch.as_tensor(v, dtype=torch.float64) for v in (log_weights, sizes, counts))
         )
         assert_close(
@@ -96,13 +98,13 @@ def test_a_centred_fit_has_geometric_mean_one_and_the_same_ratios() -> None:
     assert_close(centred.covariance.sum(-1), [0.0, 0.0, 0.0], 1e-12)
 
 
-def test_one_row_is_explained_exactly() -> None:
+def test_one_row_is_fitted_exactly() -> None:
     result = fit(SAVED, ABOARD)
     assert_close(result.expected, SAVED, 1e-9)
     assert_close(result.predict(ABOARD, 711), SAVED, 1e-9)
 
 
-def test_populations_of_billions_are_fitted_as_well() -> None:
+def test_populations_of_billions_are_fitted() -> None:
     sizes = torch.tensor([10**9, 2 * 10**9, 5 * 10**8])
     log_weights = torch.tensor([0.0, 1.0, -0.5])
     counts = FisherHypergeometric(sizes, 10**9, log_weights=log_weights).mean.round()
@@ -112,7 +114,7 @@ def test_populations_of_billions_are_fitted_as_well() -> None:
     assert_close(result.coefficients, log_weights, 1e-8)
 
 
-def test_the_wallenius_fit_has_no_slope_left_and_fog_s_law_behind_it() -> None:
+def test_the_wallenius_fit_maximises_the_ball_by_ball_likelihood() -> None:
     # the oracle: outcomes built up ball by ball
     def log_prob(counts: list[int], sizes: list[int], log_weights: np.ndarray) -> float:
         states = {(0,) * len(sizes): 1.0}
@@ -138,10 +140,9 @@ def test_the_wallenius_fit_has_no_slope_left_and_fog_s_law_behind_it() -> None:
 
 
 # --- many rows, many data sets
-# --------------------------------------------------------------------------------------------------
 
 
-def test_a_batch_of_data_sets_gives_what_each_gives_alone() -> None:
+def test_a_batch_of_data_sets_equals_separate_fits() -> None:
     sizes = torch.tensor([[30, 20, 40], [10, 25, 15]])
     counts = FisherHypergeometric(
         sizes, torch.tensor([40, 20]), log_weights=torch.tensor([0.0, 1.0, -1.0])
@@ -164,10 +165,12 @@ def test_a_batch_of_data_sets_gives_what_each_gives_alone() -> None:
             "expected",
         ):
             assert_close(getattr(picked, name), getattr(alone, name), 1e-9)
-        assert picked.summary() == alone.summary()
+        assert str(picked) == str(alone)
     assert_close(batch.goodness_of_fit().statistic[1], batch[1].goodness_of_fit().statistic, 1e-12)
-    with pytest.raises(ValueError, match=r"summary is for a single data set"):
-        batch.summary()
+    assert str(batch) == repr(batch)
+    assert "result[0, 0] is the first data set" in str(batch)
+    with pytest.raises(ValueError, match=r"notes is for a single data set, but .* \(2, 3\)"):
+        _ = batch.notes
     with pytest.raises(IndexError):
         batch[0, 0][0]
 
@@ -200,7 +203,7 @@ def test_frequencies_stand_for_repeated_rows(model: str) -> None:
     )
 
 
-def test_rows_of_equal_urns_are_merged_without_a_trace() -> None:
+def test_merged_rows_give_the_same_likelihood_and_tests() -> None:
     sizes, log_weights = torch.tensor([6, 4, 5]), torch.tensor([0.0, 0.7, -0.7])
     counts = FisherHypergeometric(sizes, 7, log_weights=log_weights).sample((50,))
     result = fit(counts, sizes)
@@ -222,15 +225,15 @@ def test_rows_of_equal_urns_are_merged_without_a_trace() -> None:
     )
 
 
-def test_very_many_rows_start_from_a_subsample(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_very_many_rows_start_from_a_subsample() -> None:
     sizes = torch.randint(3, 40, (3_000, 3))
     draws = (sizes.sum(-1) * torch.rand(3_000)).long() + 1
     counts = FisherHypergeometric(sizes, draws, log_weights=torch.tensor([0.0, 0.5, 1.0])).sample()
     cold = fit(counts, sizes)
-    monkeypatch.setattr(start, "MANY_ROWS", 1_000)
-    monkeypatch.setattr(start, "SUBSAMPLE", 500)
+    sample = read_sample(counts, sizes)
+    objective = replace(Objective.of("fisher", sample), many_rows=1_000, subsample=500)
     state = torch.get_rng_state()
-    warm = fit(counts, sizes)
+    warm = FitResult.of(solve_sample(objective), sample)
     assert torch.equal(state, torch.get_rng_state())
     assert_close(warm.coefficients, cold.coefficients, 1e-12)
     assert int(warm.iterations) <= 2
@@ -267,7 +270,7 @@ def test_a_fit_runs_where_its_counts_are(device: torch.device) -> None:
     assert there.coefficients.device.type == device.type
     for name in ("coefficients", "covariance", "lower", "upper", "expected", "p_values"):
         assert_close(getattr(there, name), getattr(here, name), 1e-9)
-    assert there.summary() == here.summary()
+    assert str(there) == str(here)
     chain = [torch.tensor(values, device=device) for values in CHAIN]
     assert_close(fit(*chain).coefficients, fit(*CHAIN).coefficients, 1e-9)
     assert_close(
@@ -281,19 +284,18 @@ def test_a_fit_runs_where_its_counts_are(device: torch.device) -> None:
     )
 
 
-def test_an_urn_of_one_group_has_nothing_to_tell() -> None:
+def test_an_urn_of_one_group_has_weight_one() -> None:
     result = fit([3], [5])
     assert_close(result.coefficients, [0.0], 0)
     assert int(result.parameters) == 0
     assert_close(result.goodness_of_fit().statistic, 0.0, 0)
-    assert "saturated" in result.summary()
+    assert "saturated" in str(result)
 
 
 # --- intervals, penalties, tests
-# --------------------------------------------------------------------------------------------------
 
 
-def test_profile_intervals_end_where_the_profile_has_fallen_by_half_a_quantile() -> None:
+def test_profile_intervals_end_half_a_quantile_below_the_maximum() -> None:
     result = fit(COUNTS, SIZES, reference=2, interval="profile", level=0.9)
     value = oracle.log_likelihood(COUNTS, SIZES, oracle.indicators(4, 3, 2))
     target = float(result.log_likelihood) - norm.ppf(0.95) ** 2 / 2
@@ -335,7 +337,7 @@ def test_a_ridge_pulls_the_centred_log_weights_together() -> None:
         ([[4, 0, 2]], [[4, 3, 5]]),
     ],
 )
-def test_firth_s_penalty_is_half_the_log_determinant_and_keeps_estimates_finite(
+def test_firth_s_penalty_is_half_the_log_determinant(
     counts: list[list[int]], sizes: list[list[int]]
 ) -> None:
     groups = len(counts[0])
@@ -379,7 +381,7 @@ def test_a_single_row_is_saturated() -> None:
     result = fit(SAVED, ABOARD)
     assert int(result.goodness_of_fit().degrees_of_freedom) == 0
     assert_close(result.goodness_of_fit().p_value, NAN, 0)
-    assert "saturated" in result.summary()
+    assert "saturated" in str(result)
 
 
 @pytest.mark.parametrize(
@@ -400,8 +402,7 @@ def test_contrasts_compare_all_pairs_with_corrected_p_values(correction: str, th
     )
 
 
-# --- what people and programs read
-# --------------------------------------------------------------------------------------------------
+# --- reports
 
 
 @pytest.mark.parametrize(
@@ -414,9 +415,27 @@ def test_contrasts_compare_all_pairs_with_corrected_p_values(correction: str, th
 )
 def test_a_summary_fits_a_hundred_columns(table: Any, options: dict[str, Any]) -> None:
     result = fit(*table, **options)
-    text = result.summary()
+    text = str(result)
     assert max(map(len, text.splitlines())) <= 100
     assert f"{int(result.draws)} draws" in text
+
+
+@pytest.mark.parametrize("model", ["fisher", "wallenius"])
+def test_print_shows_the_summary_and_repr_one_line(model: str) -> None:
+    result = fit([[2, 1], [1, 2]], [[4, 3], [3, 4]], groups=["a", "b"], reference="b", model=model)
+    weight = f"{float(result.coefficients[0].exp()):.4g}"
+    assert repr(result) == f"FitResult(model={model!r}, rows=2, weights={{a: {weight}, b: 1}})"
+    lines = str(result).splitlines()
+    assert lines[1].startswith("2 rows, 6 draws; converged in ")
+    header = ["weight", "95", "%", "lower", "upper", "log", "weight", "se", "z", "p"]
+    assert lines[3].split() == header
+    assert lines[5].split()[:2] == ["a", f"{float(result.coefficients[0].exp()):.4f}"]
+    assert lines[6].split() == ["b", "1.0000", "0.0000"]
+    assert lines[8].startswith(f"log-likelihood {float(result.log_likelihood):.3f}")
+    many = fit([[1] * 8, [2] * 8], [3] * 8)
+    assert repr(many).endswith("6: 1, …})")
+    linear = fit([[2, 1], [1, 2]], [[4, 3], [3, 4]], covariates=[[1.0], [0.0]], names=["z"])
+    assert f"coefficients={{z: {float(linear.coefficients):.4g}}}" in repr(linear)
 
 
 def test_a_frame_and_a_dictionary_hold_the_table() -> None:
@@ -444,7 +463,6 @@ def test_the_fitted_urn_draws_and_predicts() -> None:
 
 
 # --- bad input
-# --------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "shapes": (
@@ -464,7 +482,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
     "nan": ({"group_sizes": [4, NAN, 4]}, r"group_sizes in row 0, group '2' is nan"),
     "nothing-drawn": (
         {"counts": [[1, 2, 1], [0, 0, 0]]},
-        r"the sum of counts in row 1 is 0, but a row in which nothing was drawn",
+        r"the sum of counts in row 1 is 0, but a row without draws has no information",
     ),
     "in-a-batch": ({"counts": [[[1, 1, 1]], [[1, 5, 1]]]}, r"data set 1, row 0, group '2' is 5"),
     "unknown-reference": (
@@ -494,7 +512,10 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
         r"groups has 2 names, but counts and group_sizes have 3 groups",
     ),
     "names-twice": ({"groups": ["a", "b", "a"]}, r"'a' occurs twice"),
-    "names-without-covariates": ({"names": ["z"]}, r"there are none"),
+    "names-without-covariates": (
+        {"names": ["z"]},
+        r"names \['z'\] are given, but there are no covariates",
+    ),
     "absent-reference": (
         {"counts": [[1, 0, 1]], "group_sizes": [[2, 0, 2]], "reference": 1},
         r"reference '2' has no ball in any row",
@@ -504,7 +525,7 @@ BAD: dict[str, tuple[dict[str, Any], str]] = {
 
 
 @pytest.mark.parametrize("case", BAD)
-def test_bad_input_is_named(case: str) -> None:
+def test_bad_input_is_named_with_its_place(case: str) -> None:
     changed, message = BAD[case]
     arguments = {"counts": [[1, 2, 1], [1, 1, 1]], "group_sizes": [4, 4, 4]} | changed
     with pytest.raises(ValueError, match=message):

@@ -141,7 +141,7 @@ def test_features_of_rows_act_through_the_groups() -> None:
     )
 
 
-def test_what_can_be_fitted_can_be_predicted_from_data_frames() -> None:
+def test_data_frames_of_covariates_serve_fits_and_predictions() -> None:
     frame = pd.DataFrame({"price": [1.0, 0.0, 2.0]}, index=["a", "b", "c"])
     result = fit([[1, 2, 1], [1, 1, 1]], [4, 4, 4], covariates=frame, groups=["a", "b", "c"])
     assert_close(
@@ -149,7 +149,7 @@ def test_what_can_be_fitted_can_be_predicted_from_data_frames() -> None:
     )
 
 
-def test_a_batch_of_data_sets_with_features_gives_what_each_gives_alone() -> None:
+def test_a_batch_with_features_equals_separate_fits() -> None:
     sizes, features = torch.randint(2, 9, (6, 3)), torch.randn(6, 3, 2)
     counts = torch.stack(
         [torch.minimum(torch.randint(1, 9, (6, 3)), sizes) for _ in range(4)]
@@ -162,7 +162,6 @@ def test_a_batch_of_data_sets_with_features_gives_what_each_gives_alone() -> Non
 
 
 # --- precision
-# --------------------------------------------------------------------------------------------------
 
 DATES = [[20240115], [20240117], [20240118]]
 DATED = ([[3, 2, 1], [2, 3, 4], [1, 2, 5]], [[5, 9, 7]] * 3)
@@ -180,7 +179,7 @@ CONTAINERS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("container", CONTAINERS)
-def test_dates_are_not_rounded_whatever_holds_them(container: str) -> None:
+def test_dates_are_not_rounded_in_any_container(container: str) -> None:
     counts, sizes = DATED
     features = np.broadcast_to(np.array(DATES, dtype=float) - 20240117, (3, 3, 1))
     beta, value = oracle.maximum(oracle.log_likelihood(counts, sizes, features), np.zeros(1))
@@ -244,7 +243,6 @@ def test_features_of_absent_groups_do_not_matter(placeholder: float) -> None:
 
 
 # --- separation
-# --------------------------------------------------------------------------------------------------
 
 
 def test_complete_separation_is_reported_as_infinite() -> None:
@@ -259,8 +257,8 @@ def test_complete_separation_is_reported_as_infinite() -> None:
     end = brentq(lambda b: value(np.array([b])) + norm.ppf(0.975) ** 2 / 2, -10, 10, xtol=1e-12)
     assert_close(result.lower, [end], 1e-7)
     assert_close(result.upper, [INF], 0)
-    assert "no finite estimate of size" in result.summary()
-    assert "firth" in result.summary()
+    assert "no finite estimate of size" in str(result)
+    assert "firth" in str(result)
     mirrored = fit(counts, sizes, covariates=-features)
     assert_close(mirrored.coefficients, [-INF], 0)
     assert_close(mirrored.upper, [-end], 1e-7)
@@ -289,7 +287,7 @@ def test_partial_separation_leaves_the_other_coefficients_alone() -> None:
 
 
 def test_a_coefficient_on_which_nothing_depends_in_the_limit_is_nan() -> None:
-    # the first feature alone separates, so whatever the second does is as good
+    # the first feature alone separates, so every value of the second is as good
     features = np.array(
         [
             [[2.0, 1.0], [1.0, 0.0], [0.0, 0.0]],
@@ -346,7 +344,7 @@ def separated(counts: oracle.Rows, sizes: oracle.Rows, features: np.ndarray) -> 
 
 @settings(max_examples=50)
 @given(tables_with_features())
-def test_an_estimate_is_finite_exactly_where_linear_programming_finds_no_separation(
+def test_an_estimate_is_infinite_exactly_if_covariates_separate(
     table: Any,
 ) -> None:
     counts, sizes, features = table
@@ -370,7 +368,6 @@ def test_an_estimate_is_finite_exactly_where_linear_programming_finds_no_separat
 
 
 # --- bad input
-# --------------------------------------------------------------------------------------------------
 
 BAD: dict[str, tuple[dict[str, Any], str]] = {
     "constant": (
@@ -419,7 +416,7 @@ def test_bad_covariates_are_named(case: str) -> None:
         fit([[1, 2, 1], [1, 1, 1]], [4, 4, 4], **arguments)
 
 
-def test_a_fit_with_covariates_says_what_it_cannot_do() -> None:
+def test_a_fit_with_covariates_has_no_group_weights() -> None:
     result = fit([[1, 2, 1], [1, 1, 1]], [4, 4, 4], covariates=[[1.0], [0.0], [2.0]])
     with pytest.raises(ValueError, match="contrasts compare groups"):
         result.contrasts()

@@ -75,7 +75,7 @@ QUANTITIES: dict[str, Callable[[FisherHypergeometric, Tensor], Tensor]] = {
     "variance": lambda urn, counts: urn.variance,
     "covariance_matrix": lambda urn, counts: urn.covariance_matrix,
     "entropy": lambda urn, counts: urn.entropy(),
-    "marginal_log_prob": lambda urn, counts: urn.marginal_log_prob(counts),
+    "marginal_log_prob": lambda urn, counts: urn.marginals.log_prob(counts),
 }
 
 

@@ -105,7 +105,7 @@ def test_merged_chain_is_known_not_to_be_fishers_law(
     ours = urn.rsample((50_000,))[:, 0].cpu().numpy()
     counts = torch.arange(DRAWS + 1.0, device=device)
     cdf = (
-        urn.marginal_log_prob(counts.unsqueeze(-1).expand(-1, 3))[:, 0]
+        urn.marginals.log_prob(counts.unsqueeze(-1).expand(-1, 3))[:, 0]
         .exp()
         .cumsum(0)
         .cpu()

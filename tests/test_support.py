@@ -93,6 +93,6 @@ def test_outside_the_support_log_prob_is_minus_infinity_when_unchecked(
     )  # the last: ω_3 = 0
     assert urn.log_prob(outside).tolist() == [-math.inf] * 4
     assert (
-        urn.marginal_log_prob(torch.tensor([3.0, -1.0, 1.0], device=device)).tolist()
+        urn.marginals.log_prob(torch.tensor([3.0, -1.0, 1.0], device=device)).tolist()
         == [-math.inf] * 3
     )

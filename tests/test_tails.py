@@ -18,7 +18,7 @@ from mpmath import mp, mpf
 from scipy import stats
 
 from diffurn import FisherHypergeometric
-from diffurn._fisher.tails import gram_rule
+from diffurn._fisher.marginals import gram_rule
 from support import oracles
 from support.distributions import fisher
 from support.tolerances import FISHER
@@ -36,8 +36,8 @@ def log_tails_at(
     distribution = fisher(urn, device)
     return list(
         zip(
-            distribution.log_cdf(value)[:, group].tolist(),
-            distribution.log_sf(value)[:, group].tolist(),
+            distribution.marginals.log_cdf(value)[:, group].tolist(),
+            distribution.marginals.log_sf(value)[:, group].tolist(),
             strict=True,
         )
     )
@@ -299,18 +299,22 @@ def test_cdf_sf_and_icdf_agree_with_scipy(
     law = stats.nchypergeom_fisher(a + b, a, draws, odds)
     xs = np.arange(-2, a + 3)
     value = torch.tensor(np.stack([xs, xs], -1), device=device)
-    np.testing.assert_allclose(urn.cdf(value)[:, 0].cpu(), law.cdf(xs), rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(urn.sf(value)[:, 0].cpu(), law.sf(xs), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        urn.marginals.cdf(value)[:, 0].cpu(), law.cdf(xs), rtol=1e-9, atol=1e-11
+    )
+    np.testing.assert_allclose(
+        urn.marginals.sf(value)[:, 0].cpu(), law.sf(xs), rtol=1e-9, atol=1e-11
+    )
     probabilities = np.random.default_rng(0).uniform(size=200)
-    ours = urn.icdf(torch.tensor(probabilities, device=device).unsqueeze(-1))[:, 0]
+    ours = urn.marginals.icdf(torch.tensor(probabilities, device=device).unsqueeze(-1))[:, 0]
     np.testing.assert_array_equal(ours.cpu(), law.ppf(probabilities))
 
 
 def test_the_far_tail_that_scipy_rounds_to_zero_stays_finite(device: torch.device) -> None:
     urn = fisher(two_groups(10**6, 10**6, 10**6, 0.0), device)
-    assert urn.sf([9 * 10**5, 0])[0] == 0  # below the smallest float64
-    assert -1e6 < urn.log_sf([9 * 10**5, 0])[0] < -1e5
-    assert urn.cdf([9 * 10**5, 0])[0] == 1
+    assert urn.marginals.sf([9 * 10**5, 0])[0] == 0  # below the smallest float64
+    assert -1e6 < urn.marginals.log_sf([9 * 10**5, 0])[0] < -1e5
+    assert urn.marginals.cdf([9 * 10**5, 0])[0] == 1
 
 
 # --------------------------------------------------------------------------------------------------
@@ -340,7 +344,7 @@ def test_cdf_grows_from_zero_to_one_and_complements_sf(urn: FisherHypergeometric
         .unsqueeze(-1)
         .expand(-1, *urn.event_shape)
     )
-    cdf, sf = urn.cdf(xs), urn.sf(xs)
+    cdf, sf = urn.marginals.cdf(xs), urn.marginals.sf(xs)
     assert (cdf[0] == 0).all()
     assert (sf[0] == 1).all()
     assert (cdf[-1] == 1).all()
@@ -357,7 +361,9 @@ def test_differences_of_the_cdf_are_the_marginal_probabilities(urn: FisherHyperg
         .unsqueeze(-1)
         .expand(-1, *urn.event_shape)
     )
-    assert (urn.cdf(xs) - urn.cdf(xs - 1) - urn.marginal_log_prob(xs).exp()).abs().max() <= 1e-12
+    assert (
+        urn.marginals.cdf(xs) - urn.marginals.cdf(xs - 1) - urn.marginals.log_prob(xs).exp()
+    ).abs().max() <= 1e-12
 
 
 @settings(max_examples=40)
@@ -366,11 +372,11 @@ def test_icdf_inverts_the_cdf_exactly(
     urn: FisherHypergeometric, probabilities: list[float]
 ) -> None:
     q = torch.tensor(probabilities).unsqueeze(-1).expand(-1, *urn.event_shape)
-    x = urn.icdf(q)
+    x = urn.marginals.icdf(q)
     inner = (q > 0) & (q < 1)
-    assert (urn.marginal_log_prob(x) > -math.inf).all()
-    assert (urn.cdf(x) >= q).all()
-    assert (urn.cdf(x - 1) < q)[inner].all()
+    assert (urn.marginals.log_prob(x) > -math.inf).all()
+    assert (urn.marginals.cdf(x) >= q).all()
+    assert (urn.marginals.cdf(x - 1) < q)[inner].all()
 
 
 @given(st.integers(0, 400), st.integers(0, 400), st.floats(-8, 8), st.data())
@@ -379,8 +385,8 @@ def test_swapping_two_groups_swaps_the_tails(
 ) -> None:
     draws, x = data.draw(st.integers(0, a + b)), data.draw(st.integers(-2, 402))
     urn = FisherHypergeometric([a, b], draws, log_weights=torch.tensor([log_odds, 0.0]))
-    log_cdf = urn.log_cdf([x, x])[0]
-    log_sf_of_other = urn.log_sf([0, draws - x - 1])[1]  # X₁ ≤ x means X₂ ≥ n - x
+    log_cdf = urn.marginals.log_cdf([x, x])[0]
+    log_sf_of_other = urn.marginals.log_sf([0, draws - x - 1])[1]  # X₁ ≤ x means X₂ ≥ n - x
     assert log_cdf == log_sf_of_other or abs(log_cdf - log_sf_of_other) <= 1e-12 * max(
         1.0, abs(float(log_cdf))
     )
@@ -393,10 +399,10 @@ def test_swapping_two_groups_swaps_the_tails(
 
 def test_groups_that_are_never_drawn_have_a_certain_count(device: torch.device) -> None:
     urn = fisher(by_name("never-drawn-middle"), device)
-    assert urn.cdf([2, 0, 2])[1] == 1
-    assert urn.log_sf([2, 0, 2])[1] == -math.inf
-    assert urn.cdf([2, -1, 2])[1] == 0
-    assert urn.icdf(0.999)[1] == 0
+    assert urn.marginals.cdf([2, 0, 2])[1] == 1
+    assert urn.marginals.log_sf([2, 0, 2])[1] == -math.inf
+    assert urn.marginals.cdf([2, -1, 2])[1] == 0
+    assert urn.marginals.icdf(0.999)[1] == 0
 
 
 @pytest.mark.parametrize(
@@ -408,37 +414,39 @@ def test_certain_counts_are_steps(
 ) -> None:
     urn = FisherHypergeometric(sizes, draws, weights=torch.ones(len(sizes), device=device))
     x = torch.tensor(certain, device=device)
-    assert (urn.cdf(x) == 1).all()
-    assert (urn.sf(x) == 0).all()
-    assert (urn.cdf(x - 1) == 0).all()
-    assert (urn.log_cdf(x - 1) == -math.inf).all()
+    assert (urn.marginals.cdf(x) == 1).all()
+    assert (urn.marginals.sf(x) == 0).all()
+    assert (urn.marginals.cdf(x - 1) == 0).all()
+    assert (urn.marginals.log_cdf(x - 1) == -math.inf).all()
     for q in (0.0, 0.5, 1.0):
-        assert (urn.icdf(q) == x).all()
+        assert (urn.marginals.icdf(q) == x).all()
 
 
 def test_the_ends_of_the_support_belong_to_probabilities_zero_and_one(device: torch.device) -> None:
     urn = fisher(two_groups(10**6, 10**6, 1_200_000, 0.0), device)
-    assert urn.icdf(0.0).tolist() == [200_000, 200_000]
-    assert urn.icdf(1.0).tolist() == [10**6, 10**6]
+    assert urn.marginals.icdf(0.0).tolist() == [200_000, 200_000]
+    assert urn.marginals.icdf(1.0).tolist() == [10**6, 10**6]
 
 
 def test_real_values_are_rounded_down_and_infinite_ones_allowed(device: torch.device) -> None:
     urn = fisher(by_name("biasedurn-three-colours"), device)
-    torch.testing.assert_close(urn.cdf([3.7, 2.999, 4.0]), urn.cdf([3, 2, 4]), rtol=0, atol=0)
-    assert urn.cdf([math.inf, -math.inf, 0.5])[:2].tolist() == [1, 0]
+    torch.testing.assert_close(
+        urn.marginals.cdf([3.7, 2.999, 4.0]), urn.marginals.cdf([3, 2, 4]), rtol=0, atol=0
+    )
+    assert urn.marginals.cdf([math.inf, -math.inf, 0.5])[:2].tolist() == [1, 0]
 
 
 def test_values_and_probabilities_are_checked(device: torch.device) -> None:
     urn = fisher(by_name("biasedurn-three-colours"), device)
     with pytest.raises(ValueError, match=r"value at index \(1,\) is nan"):
-        urn.cdf([1.0, math.nan, 2.0])
+        urn.marginals.cdf([1.0, math.nan, 2.0])
     with pytest.raises(ValueError, match="3 groups"):
-        urn.log_sf([1.0, 2.0])
+        urn.marginals.log_sf([1.0, 2.0])
     for q in (-0.1, 1.1, math.nan):
         with pytest.raises(ValueError, match="a probability must be a number from 0 to 1"):
-            urn.icdf(q)
+            urn.marginals.icdf(q)
     with pytest.raises(ValueError, match="do not broadcast"):
-        urn.icdf([0.1, 0.2])
+        urn.marginals.icdf([0.1, 0.2])
 
 
 def test_batches_broadcast(device: torch.device) -> None:
@@ -447,19 +455,21 @@ def test_batches_broadcast(device: torch.device) -> None:
         torch.tensor([[10, 20, 30], [300, 20, 10]], device=device), 17, log_weights=log_weights
     )
     value = torch.randint(0, 18, (4, 1, 1, 3), device=device)
-    cdf = urn.cdf(value)
+    cdf = urn.marginals.cdf(value)
     assert cdf.shape == (4, 5, 2, 3)
     single = FisherHypergeometric(urn.group_sizes[3, 1], 17, log_weights=log_weights[3, 0])
-    torch.testing.assert_close(cdf[2, 3, 1], single.cdf(value[2, 0, 0]), rtol=1e-12, atol=0)
-    assert urn.icdf(torch.rand(7, 1, 1, 1, device=device)).shape == (7, 5, 2, 3)
+    torch.testing.assert_close(
+        cdf[2, 3, 1], single.marginals.cdf(value[2, 0, 0]), rtol=1e-12, atol=0
+    )
+    assert urn.marginals.icdf(torch.rand(7, 1, 1, 1, device=device)).shape == (7, 5, 2, 3)
 
 
 def test_float32_urns_answer_in_float32(device: torch.device) -> None:
     urn = fisher(two_groups(10**6, 10**6, 10**6, 0.0), device, torch.float32)
-    x = urn.icdf(0.3)
-    assert x.dtype == urn.cdf(x).dtype == urn.log_sf(x).dtype == torch.float32
-    assert (urn.cdf(x) >= 0.3).all()
-    assert (urn.cdf(x - 1) < 0.3).all()
+    x = urn.marginals.icdf(0.3)
+    assert x.dtype == urn.marginals.cdf(x).dtype == urn.marginals.log_sf(x).dtype == torch.float32
+    assert (urn.marginals.cdf(x) >= 0.3).all()
+    assert (urn.marginals.cdf(x - 1) < 0.3).all()
 
 
 @pytest.mark.parametrize(
@@ -478,7 +488,7 @@ def test_log_tails_are_differentiable_in_the_log_weights(
 
     def log_tails(log_weights: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         urn = FisherHypergeometric(sizes, draws, log_weights=log_weights)
-        return urn.log_cdf(x), urn.log_sf(x)
+        return urn.marginals.log_cdf(x), urn.marginals.log_sf(x)
 
     assert torch.autograd.gradcheck(log_tails, (log_weights,), rtol=1e-4, atol=1e-6)
 
@@ -486,5 +496,5 @@ def test_log_tails_are_differentiable_in_the_log_weights(
 def test_the_gradient_of_the_cdf_is_finite_where_it_is_certain(device: torch.device) -> None:
     log_weights = torch.tensor([0.5, NEVER, 1.0], device=device, requires_grad=True)
     urn = FisherHypergeometric([5, 4, 6], 7, log_weights=log_weights)
-    urn.cdf([[5, 0, 0], [0, -1, 9], [2, 0, 3]]).sum().backward()
+    urn.marginals.cdf([[5, 0, 0], [0, -1, 9], [2, 0, 3]]).sum().backward()
     assert torch.isfinite(log_weights.grad).all()

@@ -63,7 +63,7 @@ def results(urn: Any) -> dict[str, Tensor]:
         "covariance_matrix": urn.covariance_matrix,
         "mode": urn.mode,
         "entropy": urn.entropy(),
-        "marginal_log_prob": urn.marginal_log_prob(counts),
+        "marginal_log_prob": urn.marginals.log_prob(counts),
         "kl_divergence": kl_divergence(urn, urn),
         "weights": urn.weights,
         "log_weights": urn.log_weights,
@@ -315,7 +315,7 @@ def test_lists_tuples_arrays_and_tensors_mean_the_same(
     assert_same(results(urn), results(expected))
     assert_same(urn.log_prob(kind(COUNTS)), expected.log_prob(torch.tensor(COUNTS)))
     assert_same(
-        urn.marginal_log_prob(kind(COUNTS)), expected.marginal_log_prob(torch.tensor(COUNTS))
+        urn.marginals.log_prob(kind(COUNTS)), expected.marginals.log_prob(torch.tensor(COUNTS))
     )
 
 

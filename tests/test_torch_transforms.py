@@ -42,7 +42,7 @@ FUNCTIONS: dict[str, Callable[[Any], Tensor]] = {
     "variance": lambda urn: urn.variance,
     "covariance_matrix": lambda urn: urn.covariance_matrix,
     "entropy": lambda urn: urn.entropy(),
-    "marginal_log_prob": lambda urn: urn.marginal_log_prob(
+    "marginal_log_prob": lambda urn: urn.marginals.log_prob(
         torch.tensor(COUNTS, device=urn.draws.device)
     ),
     "mode": lambda urn: urn.mode,
@@ -183,8 +183,8 @@ def test_gradients_through_draws_of_large_urns_can_be_transformed(
 def test_vmap_over_quantiles_equals_the_batch(device: torch.device) -> None:
     weights, q = torch.rand(4, 3, device=device) + 0.1, torch.tensor([0.1, 0.5, 1.0], device=device)
     assert_same(
-        vmap(lambda weights: LARGE["fisher"](weights).icdf(q))(weights),
-        LARGE["fisher"](weights).icdf(q),
+        vmap(lambda weights: LARGE["fisher"](weights).marginals.icdf(q))(weights),
+        LARGE["fisher"](weights).marginals.icdf(q),
     )
 
 

@@ -34,7 +34,7 @@ def results(urn: WalleniusHypergeometric) -> dict[str, Tensor]:
     counts = torch.ones(3, dtype=urn.dtype, device=urn.draws.device)
     found = {
         "log_prob": urn.log_prob(torch.tensor(COUNTS, device=urn.draws.device)),
-        "marginal_log_prob": urn.marginal_log_prob(counts),
+        "marginal_log_prob": urn.marginals.log_prob(counts),
     }
     return found | {"mean": urn.mean, "covariance_matrix": urn.covariance_matrix}
 

@@ -373,7 +373,7 @@ def test_marginals_agree_with_drawing_ball_by_ball_at_every_count(
     urn: Urn, device: torch.device
 ) -> None:
     counts, grid = marginal_grid(urn, device)
-    ours = wallenius(urn, device).marginal_log_prob(grid)
+    ours = wallenius(urn, device).marginals.log_prob(grid)
     for group, marginal in enumerate(draw_by_draw(Balls.of_urn(urn)).marginals):
         assert_logs(
             ours[:, group], [marginal.get(x, mpf(0)) for x in counts], WALLENIUS_SMALL.marginal
@@ -386,9 +386,11 @@ def test_cumulated_probabilities_agree_with_drawing_ball_by_ball(
 ) -> None:
     """Both tails to a relative accuracy, through their logarithms, and certain beyond the ends."""
     (counts, grid), distribution = marginal_grid(urn, device), wallenius(urn, device)
-    log_cdf, log_sf = distribution.log_cdf(grid), distribution.log_sf(grid)
-    torch.testing.assert_close(distribution.cdf(grid), log_cdf.exp(), rtol=1e-13, atol=0.0)
-    torch.testing.assert_close(distribution.sf(grid), log_sf.exp(), rtol=1e-13, atol=0.0)
+    log_cdf, log_sf = distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid)
+    torch.testing.assert_close(
+        distribution.marginals.cdf(grid), log_cdf.exp(), rtol=1e-13, atol=0.0
+    )
+    torch.testing.assert_close(distribution.marginals.sf(grid), log_sf.exp(), rtol=1e-13, atol=0.0)
     assert_tails(urn, counts, log_cdf, log_sf)
 
 
@@ -411,7 +413,9 @@ def test_cumulated_probabilities_of_several_groups_agree_with_drawing_ball_by_ba
         .expand(-1, urn.groups)
     )
     distribution = wallenius(urn, device)
-    assert_tails(urn, counts, distribution.log_cdf(grid), distribution.log_sf(grid))
+    assert_tails(
+        urn, counts, distribution.marginals.log_cdf(grid), distribution.marginals.log_sf(grid)
+    )
 
 
 def assert_tails(urn: Urn, counts: list[int], log_cdf: Tensor, log_sf: Tensor) -> None:
@@ -446,7 +450,7 @@ def test_quantiles_invert_the_cumulated_probabilities(urn: Urn, device: torch.de
     steps.
     """
     qs = [1e-6, 0.02, 0.3, 0.5, 0.77, 0.999]
-    ours = wallenius(urn, device).icdf(torch.tensor(qs, device=device).unsqueeze(-1))
+    ours = wallenius(urn, device).marginals.icdf(torch.tensor(qs, device=device).unsqueeze(-1))
     assert ours.shape == (len(qs), urn.groups)
     for group, marginal in enumerate(draw_by_draw(Balls.of_urn(urn)).marginals):
         steps = list(itertools.accumulate(marginal.values()))
@@ -462,7 +466,7 @@ def test_marginals_of_a_million_balls_are_those_of_the_merged_urn(device: torch.
     urn = Urn("three", (10**6, 4 * 10**5, 6 * 10**5), 10**6, (0.0, 0.9, 0.9))
     merged = Balls.of_urn(Urn("two", (10**6, 10**6), 10**6, (0.0, 0.9)))
     xs = [x for x, _ in oracles.probe_counts(merged, shifts=(0.0, 2.0, -2.0, 6.0))[2:]]
-    ours = wallenius(urn, device).marginal_log_prob(
+    ours = wallenius(urn, device).marginals.log_prob(
         torch.tensor([[x, 0, 0] for x in xs], device=device)
     )[:, 0]
     with mp.workdps(30):
@@ -480,12 +484,12 @@ def test_cumulated_probabilities_of_a_large_urn_are_sums_of_its_marginals(
     mean, deviation = urn.mean, urn.variance.sqrt()
     steps = torch.arange(-900, 901, device=device).unsqueeze(-1)
     grid = mean.round() + steps
-    probability = urn.marginal_log_prob(grid).exp()
+    probability = urn.marginals.log_prob(grid).exp()
     assert bool((probability.sum(0) - 1).abs().max() < 1e-10)
     for shift in (-3, 0, 2):
         x = (mean + shift * deviation).round()
         below = torch.where(grid <= x, probability, 0.0).sum(0)
-        torch.testing.assert_close(urn.cdf(x), below, rtol=1e-9, atol=1e-11)
-        torch.testing.assert_close(urn.sf(x), 1 - below, rtol=1e-9, atol=1e-10)
+        torch.testing.assert_close(urn.marginals.cdf(x), below, rtol=1e-9, atol=1e-11)
+        torch.testing.assert_close(urn.marginals.sf(x), 1 - below, rtol=1e-9, atol=1e-10)
         middle = below - torch.where(grid == x, probability, 0.0).sum(0) / 2
-        assert torch.equal(urn.icdf(middle), x)
+        assert torch.equal(urn.marginals.icdf(middle), x)

@@ -140,13 +140,12 @@ PAIRS = {
 }
 
 
-ASSIGNMENTS = "uniform,categorical,hypergeometric-assignments"
-# Of clustering: in which folder of `results`, and the priors of its command.
+# Of clustering: the folder of `results`, and the arm of its command.
 CLUSTERING = {
-    "clustering by counts, VaDE's autoencoder": ("clustering-counts", "hypergeometric"),
-    "clustering by assignments, VaDE's autoencoder": ("clustering", ASSIGNMENTS),
-    "clustering by assignments, our own autoencoders": ("clustering-own", ASSIGNMENTS),
-    "clustering by assignments, the best settings found": ("clustering-beyond", ASSIGNMENTS),
+    "clustering by counts, VaDE's autoencoder": ("clustering-counts", "counts"),
+    "clustering by assignments, VaDE's autoencoder": ("clustering", "assignments"),
+    "clustering by assignments, our own autoencoders": ("clustering-own", "own"),
+    "clustering by assignments, the best settings found": ("clustering-beyond", "beyond"),
 }
 
 
@@ -162,8 +161,8 @@ def lines() -> Iterator[tuple[str, str, str, str]]:
             pairs(*place),
             "pairs",
         )
-    for name, (folder, priors) in CLUSTERING.items():
-        yield name, *clustering(folder), f"clustering --set priors={priors}"
+    for name, (folder, arm) in CLUSTERING.items():
+        yield name, *clustering(folder), f"clustering --arm {arm}"
 
 
 def table() -> str:

@@ -47,7 +47,7 @@ WITH_COMMANDS = {
 WITH_STUDIES = {
     "reproduce kolmogorov": "choose one of ks",
     "reproduce ks --device cuda": "leave --device out",
-    "reproduce ks --engine ray": "the engine ray needs Ray: pip install",
+    "reproduce ks --engine ray": "pip install 'diffurn-studies[cluster]'",
     "report nowhere": "is not a run directory",
 }
 WITHOUT_GPU = {

@@ -48,9 +48,7 @@ if TYPE_CHECKING:
         select_top,
     )
     from diffurn.fisher import FisherHypergeometric
-    from diffurn.inference import FitResult
-    from diffurn.inference.exact_test import exact_test
-    from diffurn.inference.fit import fit
+    from diffurn.inference import FitResult, exact_test, fit
     from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
@@ -97,8 +95,6 @@ if not TYPE_CHECKING:  # where it would hide misspelt names from the type checke
             return import_module(f"diffurn.{name}")
         if name not in _HOMES:
             raise AttributeError(f"module 'diffurn' has no attribute {name!r}")
-        if name == "FisherHypergeometric":
-            import_module("diffurn._kl")  # registers the KL divergence
         value = getattr(import_module(_HOMES[name]), name)
         globals()[name] = value  # later uses find the name without this function
         return value

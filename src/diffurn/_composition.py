@@ -1,8 +1,9 @@
-"""What the host knows of small urns, and whether tables pay for them."""
+"""The sizes of small urns as plain numbers, where they can be read without synchronisation."""
 
 from __future__ import annotations
 
 import math
+from collections import OrderedDict
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -10,135 +11,132 @@ import torch
 
 from diffurn._numerics.tracing import can_read
 
-# The largest table of an urn, in numbers: beyond it, ways that do not look at every count are
-# faster even for one urn.
+# The most cells of an urn's tables. For larger urns quadratures are faster, even for one urn.
 MOST_CELLS = 1024
-# The same for all tables of a batch, measured on one CPU core; where operations wait for their
-# launch rather than for memory, more is affordable. Beyond it, tables of so many cells an urn still
-# pay; those of more than two groups, which are convolved, do not.
-_MOST_CELLS_OF_A_BATCH = 1 << 17
-_MOST_CELLS_OF_EACH = {2: 160, 3: 0}
-_CELLS_PER_LAUNCH = 32
-# Of one group: log-factorials of more balls than this lose digits that are promised.
+# The most balls of one group: log-factorials of more lose digits.
 _MOST_BALLS = 1024
-# Groups are drawn one after another, ten operations each.
+# Groups are drawn one after another, in ten operations each.
 _MOST_GROUPS = 32
-# More sizes than this are a data set: reading them again for every urn would cost more than it
-# saves.
+# The most numbers: more are a data set, which takes longer to read than tables save.
 _MOST_NUMBERS = 512
+# Compositions that are kept for the next urn of the same sizes.
+_MOST_REMEMBERED = 256
+
+_remembered: OrderedDict[Any, Composition] = OrderedDict()
 
 
-class Composition(NamedTuple):
-    """What the host knows of a batch of urns.
+class Composition:
+    """The sizes of a batch of urns; equal ones are one object.
 
     Attributes:
-        shape: of the batch; () stands for one composition of all urns.
+        shape: the shape of the batch; () stands for one composition of all urns.
         group_sizes: m, one row an urn.
         draws: n, one number an urn.
+        groups: c.
+        most_draws: the largest n.
+        window: the lowest and the highest count of a group's table. Of two groups these are the
+            possible counts of the first one; otherwise the lowest is 0.
+        width: the number of these counts.
+        cells: the cells of the largest table of an urn.
+        kept: tensors that follow from the sizes, by device (see `diffurn._fisher.constants`).
     """
 
-    shape: tuple[int, ...]
-    group_sizes: tuple[tuple[int, ...], ...]
-    draws: tuple[int, ...]
-
-    @property
-    def groups(self) -> int:
-        return len(self.group_sizes[0])
-
-    @property
-    def most_draws(self) -> int:
-        return max(self.draws)
-
-    @property
-    def window(self) -> tuple[int, int]:
-        """The counts that the table of a group holds: of two groups those that are possible for the
-        first, otherwise all from 0.
-        """
+    def __init__(
+        self,
+        shape: tuple[int, ...],
+        group_sizes: tuple[tuple[int, ...], ...],
+        draws: tuple[int, ...],
+    ) -> None:
+        self.shape, self.group_sizes, self.draws = shape, group_sizes, draws
+        self.groups, self.most_draws = len(group_sizes[0]), max(draws)
         if self.groups > 2:
-            return 0, min(max(max(row) for row in self.group_sizes), self.most_draws)
-        rows = list(zip(self.group_sizes, self.draws, strict=True))
-        return min(max(0, n - row[1]) for row, n in rows), max(min(row[0], n) for row, n in rows)
+            self.window = 0, min(max(map(max, group_sizes)), self.most_draws)
+        else:
+            rows = list(zip(group_sizes, draws, strict=True))
+            lowest = min([max(0, n - row[1]) for row, n in rows])
+            self.window = lowest, max([min(row[0], n) for row, n in rows])
+        self.width = self.window[1] - self.window[0] + 1
+        self.cells = self.width * (1 if self.groups == 2 else self.most_draws + 1)
+        self.kept: dict[Any, Any] = {}
+        self._reordered: dict[tuple[int, ...], Composition] = {}
 
-    @property
-    def width(self) -> int:
-        lowest, highest = self.window
-        return highest - lowest + 1
+    @classmethod
+    def of(
+        cls,
+        shape: tuple[int, ...],
+        group_sizes: tuple[tuple[int, ...], ...],
+        draws: tuple[int, ...],
+    ) -> Composition:
+        """The one object for these sizes, while it is remembered."""
+        if torch.compiler.is_compiling():
+            return cls(shape, group_sizes, draws)
+        key = shape, group_sizes, draws
+        known = _remembered.get(key)
+        if known is None:
+            known = _remembered[key] = cls(shape, group_sizes, draws)
+            if len(_remembered) > _MOST_REMEMBERED:
+                _remembered.popitem(last=False)
+        return known
 
-    @property
-    def cells(self) -> int:
-        """Of the largest table of an urn."""
-        return self.width if self.groups == 2 else (self.most_draws + 1) * self.width
+    def __repr__(self) -> str:
+        return f"Composition({self.shape}, {self.group_sizes}, {self.draws})"
 
-    def pays_for(self, urns: int, draws: int, device: torch.device) -> bool:
-        """Whether tables are the faster way to so many draws of each of so many urns; a compiled or
-        captured step has no other.
-        """
-        cells = urns * (self.groups - 1) * (self.cells + draws * self.width)
-        affordable = (
-            _MOST_CELLS_OF_A_BATCH + urns * (1 + draws) * _MOST_CELLS_OF_EACH[min(self.groups, 3)]
-        )
-        return cells <= (
-            affordable
-            if device.type == "cpu" and not torch.compiler.is_compiling()
-            else affordable * _CELLS_PER_LAUNCH
-        )
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Composition.of, (self.shape, self.group_sizes, self.draws)
 
     def largest(self, group: int) -> int:
-        return max(row[group] for row in self.group_sizes)
+        """The most balls that the group has in any urn."""
+        return max([row[group] for row in self.group_sizes])
 
     def reordered(self, order: Sequence[int]) -> Composition:
-        return Composition(
-            self.shape, tuple(tuple(row[j] for j in order) for row in self.group_sizes), self.draws
-        )
+        """The same urns with their groups in another order."""
+        known = self._reordered.get(tuple(order))
+        if known is None:
+            rows = tuple([tuple([row[j] for j in order]) for row in self.group_sizes])
+            known = self._reordered[tuple(order)] = Composition.of(self.shape, rows, self.draws)
+        return known
 
 
 def composition_of(
     group_sizes: Any, draws: Any, weights_shape: Sequence[int]
 ) -> Composition | None:
-    """The composition of valid, small urns with weights of that shape, if it can be read without
-    waiting for a device.
+    """The composition of valid, small urns with weights of that shape, if it can be read.
 
     Example:
         >>> composition_of([3, 5], 4, weights_shape=(2,))
-        Composition(shape=(), group_sizes=((3, 5),), draws=(4,))
+        Composition((), ((3, 5),), (4,))
     """
     if not weights_shape or not 2 <= weights_shape[-1] <= _MOST_GROUPS:
         return None
     groups = weights_shape[-1]
     sizes, numbers = _read(group_sizes), _read(draws)
-    if (
-        sizes is None
-        or numbers is None
-        or not sizes[0]
-        or not sizes[1]
-        or sizes[0][-1] not in (1, groups)
-    ):
+    if sizes is None or numbers is None or not sizes.shape or not sizes.entries:
         return None
-    per_row = sizes[0][-1]
-    rows = [
-        tuple(sizes[1][i : i + per_row]) * (groups // per_row)
-        for i in range(0, len(sizes[1]), per_row)
-    ]
-    shape, number = sizes[0][:-1], numbers[1]
-    if not numbers[0]:
+    per_row = sizes.shape[-1]
+    if per_row not in (1, groups):
+        return None
+    starts = range(0, len(sizes.entries), per_row)
+    rows = [tuple(sizes.entries[i : i + per_row]) * (groups // per_row) for i in starts]
+    shape, number = sizes.shape[:-1], numbers.entries
+    if not numbers.shape:
         number = number * len(rows)
     elif not shape:
-        shape, rows = numbers[0], rows * len(number)
-    elif shape != numbers[0]:
+        shape, rows = numbers.shape, rows * len(number)
+    elif shape != numbers.shape:
         return None
-    if not rows:  # an empty batch has no largest table
+    if not rows or not _broadcasts(shape, weights_shape[:-1]):
         return None
-    if any(
-        ours != theirs and 1 not in (ours, theirs)
-        for ours, theirs in zip(shape[::-1], weights_shape[-2::-1], strict=False)
-    ):
+    if max(map(max, rows)) > _MOST_BALLS:
         return None
-    if max(max(row) for row in rows) > _MOST_BALLS or not all(
-        n <= sum(row) for row, n in zip(rows, number, strict=True)
-    ):
+    if not all(n <= sum(row) for row, n in zip(rows, number, strict=True)):
         return None
-    composition = Composition(shape, tuple(rows), tuple(number))
+    composition = Composition.of(shape, tuple(rows), tuple(number))
     return composition if composition.cells <= MOST_CELLS else None
+
+
+def _broadcasts(shape: Sequence[int], other: Sequence[int]) -> bool:
+    pairs = zip(reversed(shape), reversed(other), strict=False)
+    return all(ours == theirs or 1 in (ours, theirs) for ours, theirs in pairs)
 
 
 class _Numbers(NamedTuple):
@@ -147,36 +145,37 @@ class _Numbers(NamedTuple):
 
 
 def _read(value: Any) -> _Numbers | None:
-    """An array of whole numbers; None for anything else, and for what cannot be looked at."""
-    if not isinstance(value, (int, float, list, tuple)):
-        if not can_read(value) or math.prod(value.shape) > _MOST_NUMBERS:
-            return None
-        value = value.tolist()
-    numbers = _flattened(value)
-    return None if numbers is None or len(numbers.entries) > _MOST_NUMBERS else numbers
-
-
-def _flattened(value: Any) -> _Numbers | None:
+    """An array of whole numbers in range; None for anything else, and for unreadable arrays."""
+    if isinstance(value, (int, float)):
+        return _checked((), [value])
     if isinstance(value, (list, tuple)):
-        if len(value) > _MOST_NUMBERS:
-            return None
-        entries: list[int] = []
-        inner: tuple[int, ...] | None = None
-        for part in value:
-            numbers = _flattened(part)
-            if numbers is None or (inner is not None and numbers.shape != inner):
-                return None
-            inner = numbers.shape
-            entries += numbers.entries
-        return _Numbers((len(value), *(inner or ())), entries)
-    if isinstance(value, float):
-        value = int(value) if value.is_integer() else None
-    if (
-        not isinstance(value, int)
-        or isinstance(value, bool)
-        or not 0 <= value <= _MOST_GROUPS * _MOST_BALLS
-    ):
+        return _read_list(value)
+    if not can_read(value) or math.prod(value.shape) > _MOST_NUMBERS:
         return None
-    return _Numbers(
-        (), [len(range(value))]
-    )  # `torch.compile` would rather leave a number open than look at it
+    return _checked(tuple(value.shape), value.reshape(-1).tolist())
+
+
+def _read_list(value: Sequence[Any]) -> _Numbers | None:
+    if len(value) > _MOST_NUMBERS:
+        return None
+    if not any(isinstance(part, (list, tuple)) for part in value):
+        return _checked((len(value),), value)
+    parts = [_read_list(part) for part in value if isinstance(part, (list, tuple))]
+    if len(parts) < len(value) or any(part is None for part in parts):
+        return None
+    shapes = {part.shape for part in parts if part is not None}
+    entries = [entry for part in parts if part is not None for entry in part.entries]
+    if len(shapes) > 1 or len(entries) > _MOST_NUMBERS:
+        return None
+    return _Numbers((len(value), *shapes.pop()), entries)
+
+
+def _checked(shape: tuple[int, ...], entries: Sequence[Any]) -> _Numbers | None:
+    whole = []
+    for entry in entries:
+        if isinstance(entry, bool) or not isinstance(entry, (int, float)):
+            return None
+        if not 0 <= entry <= _MOST_GROUPS * _MOST_BALLS or entry != int(entry):
+            return None
+        whole.append(len(range(int(entry))))  # makes `torch.compile` specialise on the number
+    return _Numbers(shape, whole)

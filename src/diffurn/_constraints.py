@@ -1,4 +1,4 @@
-"""Constraints on what an urn is made of and on what comes out of it."""
+"""Constraints on the arguments and on the draws of an urn."""
 
 from __future__ import annotations
 
@@ -27,6 +27,15 @@ class UrnCounts(constraints.Constraint):
         exact = value.double()
         within = (exact >= 0) & (exact <= self.group_sizes) & (exact == torch.floor(exact))
         return within.all(-1) & (exact.sum(-1) == self.draws)
+
+    def __repr__(self) -> str:  # torch's own cuts off the first letter of the class
+        sizes, draws = (_shown(tensor) for tensor in (self.group_sizes, self.draws))
+        return f"UrnCounts(group_sizes={sizes}, draws={draws})"
+
+
+def _shown(tensor: Tensor) -> str:
+    """Few numbers as they are, many as their shape."""
+    return str(tensor.tolist()) if tensor.numel() <= 8 else f"<shape {tuple(tensor.shape)}>"
 
 
 class _LogWeights(constraints.Constraint):

@@ -1,52 +1,52 @@
-"""What Fisher's and Wallenius' urns have in common: their arguments, their checks and their
-support.
-"""
+"""The arguments, checks and support that Fisher's and Wallenius' urns share."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from diffurn import _constraints as urn_constraints
-from diffurn import _fisher as exact
 from diffurn._composition import Composition, composition_of
-from diffurn._fisher.constants import constant
-from diffurn._numerics.tracing import can_check, is_vmapping
+from diffurn._fisher.constants import constants_of
+from diffurn._marginals import Marginals
+from diffurn._numerics.autograd import asks_for_derivative, is_transforming
+from diffurn._numerics.enumeration import enumerate_counts
+from diffurn._numerics.tracing import can_check, can_read
 from diffurn._validation import (
     as_counts,
-    as_float64_tensor,
     as_float_tensor,
     as_integer_tensor,
     require,
     require_broadcast,
 )
+from diffurn.estimators import CovarianceST, Estimator
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from diffurn._law import Law
+
 ENUMERATION_LIMIT = 1_000_000
+# The weight that stands for zero, relative to the smallest other one, while derivatives in it are
+# asked for.
+_NEGLIGIBLE = math.exp(-300)
 
 
-class _Derived:
-    """A parameter made from the one that was given; never remembered, since optimisers change
-    weights in place.
-    """
+class _Facts(NamedTuple):
+    """What the checks of valid arguments found out."""
 
-    def __init__(self, derive: Callable[[Any], Tensor]) -> None:
-        self.derive = derive
-
-    def __get__(self, instance: Any, owner: type) -> Tensor:
-        return cast(Tensor, self if instance is None else self.derive(instance))
+    positive_weights: bool
+    equal_weights: bool
 
 
 class Urn(Distribution):
-    """An urn of m = `group_sizes` balls with weights ω, from which n = `draws` are taken; a law of
-    the counts is a subclass.
+    """An urn of m = `group_sizes` balls with weights ω, from which n = `draws` are taken.
+
+    A subclass is the law of the counts.
     """
 
     arg_constraints = {  # noqa: RUF012 (torch's own convention)
@@ -55,8 +55,12 @@ class Urn(Distribution):
         "weights": urn_constraints.weights,
         "log_weights": urn_constraints.log_weights,
     }
-    has_rsample = True
     has_enumerate_support = True
+
+    # Whether results have derivatives in weights of zero.
+    _has_slopes_at_zero = True
+
+    _known_facts: _Facts | None = None
 
     group_sizes: Tensor
     draws: Tensor
@@ -67,254 +71,225 @@ class Urn(Distribution):
         draws: Any,
         weights: Any = None,
         log_weights: Any = None,
+        estimator: Estimator | None = None,
         validate_args: bool | None = None,
     ) -> None:
         if (weights is None) == (log_weights is None):
-            raise ValueError(
-                "give either weights or log_weights, got "
-                f"{'neither' if weights is None else 'both'}"
-            )
-        self._parameter = "weights" if log_weights is None else "log_weights"
-        parameter = as_float_tensor(
-            self._parameter, weights if log_weights is None else log_weights
-        )
-        check = (
-            Distribution._validate_args if validate_args is None else validate_args
-        ) and can_check()
-        # Sizes of small urns that were read on the CPU are valid and cached on the device, so no
-        # synchronising copy is needed.
-        self._known_sizes = composition_of(group_sizes, draws, parameter.shape)
-        if self._known_sizes is None:
-            sizes = as_integer_tensor("group_sizes", group_sizes, parameter.device, check)
-            number = as_integer_tensor("draws", draws, parameter.device, check)
-        else:
-            sizes = constant("group sizes", self._known_sizes, parameter.device)
-            number = constant("draws", self._known_sizes, parameter.device)
-        if (
-            0 in (*sizes.shape[-1:], *parameter.shape[-1:])
-            or sizes.ndim == 0
-            or parameter.ndim == 0
-        ):
-            shapes = (
-                f"group_sizes {tuple(sizes.shape)} and {self._parameter} {tuple(parameter.shape)}"
-            )
+            given = "neither" if weights is None else "both"
+            raise ValueError(f"give either weights or log_weights, got {given}")
+        self._is_log = log_weights is not None
+        name = "log_weights" if self._is_log else "weights"
+        parameter = as_float_tensor(name, log_weights if self._is_log else weights)
+        validate = Distribution._validate_args if validate_args is None else validate_args
+        check = validate and can_check()
+        sizes, number = self._read_sizes(group_sizes, draws, parameter, check)
+        if not (sizes.ndim and parameter.ndim and sizes.shape[-1] and parameter.shape[-1]):
+            shapes = f"group_sizes {tuple(sizes.shape)} and {name} {tuple(parameter.shape)}"
             raise ValueError(f"{shapes} both need a last dimension of groups, one or more")
-        described = {
-            "group_sizes": sizes.shape,
-            self._parameter: parameter.shape,
-            "draws": number.shape,
-        }
+        described = {"group_sizes": sizes.shape, name: parameter.shape, "draws": number.shape}
         full = require_broadcast(described, sizes.shape, parameter.shape, (*number.shape, 1))
-        cached = self._known_sizes is not None
-        self.group_sizes, self.draws = (
-            _expanded(sizes, full, cached),
-            _expanded(number, full[:-1], cached),
-        )
+        self.group_sizes = sizes if sizes.shape == full else sizes.expand(full)
+        self.draws = number if number.shape == full[:-1] else number.expand(full[:-1])
         # A leaf stays the leaf it is, so that an urn with learned weights can be copied.
-        setattr(
-            self, self._parameter, parameter if parameter.shape == full else parameter.expand(full)
-        )
-        # Our own checks say more than torch's, so torch is told to skip its.
+        self._given = parameter if parameter.shape == full else parameter.expand(full)
+        # Our own checks say more than torch's, which are skipped.
         super().__init__(full[:-1], full[-1:], validate_args=False)
-        self._validate_args = (
-            Distribution._validate_args if validate_args is None else validate_args
-        )
-        self._most_draws: int | None = (
-            None if self._known_sizes is None else self._known_sizes.most_draws
-        )
-        if check:
-            self._check_arguments()
-        self._remember_versions(check)
+        self._validate_args = validate
+        self._most_draws: int | None = None if self._sizes is None else self._sizes.most_draws
+        self._remember(self._check_arguments() if check else None)
+        self._estimator = self._checked_estimator(estimator)
 
-    def _remember_versions(self, checked: bool) -> None:
-        self._versions_of_sizes = _versions(self.group_sizes, self.draws)
-        self._versions_checked = (
-            _versions(getattr(self, self._parameter), self.group_sizes, self.draws)
-            if checked
-            else None
-        )
+    def _read_sizes(
+        self, group_sizes: Any, draws: Any, parameter: Tensor, check: bool
+    ) -> tuple[Tensor, Tensor]:
+        """m and n as int64 tensors; those of small urns are also kept as plain numbers."""
+        device = parameter.device
+        self._sizes = composition_of(group_sizes, draws, parameter.shape)
+        if self._sizes is None:
+            sizes = as_integer_tensor("group_sizes", group_sizes, device, check)
+            return sizes, as_integer_tensor("draws", draws, device, check)
+        # Sizes read on the CPU were validated there and are cached on the device, so no
+        # synchronising copy is needed. The urn gets copies of the cached tensors.
+        cached = constants_of(self._sizes, device)
+        return cached.group_sizes.clone(), cached.draws.clone()
+
+    def _checked_estimator(self, estimator: Any) -> Estimator | None:
+        if estimator is None:
+            return None
+        if not isinstance(estimator, Estimator):
+            is_class = isinstance(estimator, type) and issubclass(estimator, Estimator)
+            advice = f"; give an instance, {estimator.__name__}(…)" if is_class else ""
+            shown = estimator.__name__ if isinstance(estimator, type) else repr(estimator)
+            raise ValueError(f"estimator is {shown}, but must be an Estimator{advice}")
+        estimator.check(self.event_shape[0])
+        return estimator
+
+    # ----------------------------------------------------------------------------------------------
+    # Arguments: checked once, and watched for changes in place
+    # ----------------------------------------------------------------------------------------------
+
+    def _remember(self, facts: _Facts | None) -> None:
+        self._known_facts = facts
+        self._known_versions = self._versions()
+
+    def _versions(self) -> tuple[int, ...] | None:
+        """How often the arguments were changed in place; None where torch does not count."""
+        if torch.compiler.is_compiling():
+            return None
+        try:
+            return self.group_sizes._version, self.draws._version, self._given._version
+        except RuntimeError:  # in inference mode
+            return None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {
-            **self.__dict__,
-            "_known_sizes": self._composition,
-            "_is_checked_copy": self._is_checked(),
-        }
+        return {**self.__dict__, "_sizes": self._composition, "_known_facts": self._facts()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        checked = state.pop("_is_checked_copy")
         self.__dict__.update(state)
-        self._remember_versions(checked)  # torch counts anew for copies
+        self._remember(self._known_facts)  # torch counts the changes of copies anew
 
     @property
     def _composition(self) -> Composition | None:
         """The sizes of a small urn as plain numbers, unless they were changed in place."""
-        return (
-            self._known_sizes
-            if _versions(self.group_sizes, self.draws) in (None, self._versions_of_sizes)
-            else None
-        )
+        if self._sizes is None:
+            return None
+        versions, known = self._versions(), self._known_versions
+        if versions is None or known is None or versions[:2] == known[:2]:
+            return self._sizes
+        return None
 
-    def _is_checked(self) -> bool:
-        """Whether the arguments were found valid and have not been changed in place since, by a
-        diverging optimiser for instance.
-        """
-        if self._versions_checked is None:
-            return False
-        return (
-            _versions(getattr(self, self._parameter), self.group_sizes, self.draws)
-            == self._versions_checked
-        )
+    def _facts(self) -> _Facts | None:
+        """Facts about valid arguments; None if they were not checked, or changed in place since."""
+        if self._known_facts is None or self._known_versions is None:
+            return None
+        return self._known_facts if self._versions() == self._known_versions else None
+
+    def _is_positive(self) -> bool:
+        """Whether all weights are known to be positive."""
+        facts = self._facts()
+        return facts is not None and facts.positive_weights
 
     def _is_valid(self) -> Tensor:
-        """Whether each urn has weights that are weights, and as many drawable balls as draws: shape
-        (...), without synchronisation.
-        """
-        parameter: Tensor = getattr(self, self._parameter).detach()
-        valid = (
-            (parameter >= 0) & (parameter < torch.inf)
-            if self._parameter == "weights"
-            else parameter < torch.inf
-        )
-        sizes = self.group_sizes
-        return (
-            (valid & (sizes >= 0)).all(-1)
-            & (self.draws >= 0)
-            & (self.draws <= self._drawable().sum(-1))
-        )
+        """Whether each urn has valid weights and enough drawable balls: shape (...)."""
+        given = self._given.detach()
+        valid = given < torch.inf if self._is_log else (given >= 0) & (given < torch.inf)
+        balls = self._drawable().sum(-1)
+        return (valid & (self.group_sizes >= 0)).all(-1) & (self.draws >= 0) & (self.draws <= balls)
 
     def _or_nan(self, result: Tensor, event_dims: int = 0) -> Tensor:
-        """A result in the dtype of the weights, and NaN where the urn is not valid: never a number
-        that only looks like one.
-        """
-        if not self._is_checked():
-            result = torch.where(self._is_valid()[(...,) + (None,) * event_dims], result, torch.nan)
+        """A result in the dtype of the weights; NaN where the urn is not valid."""
+        if self._facts() is None:
+            valid = self._is_valid()[(...,) + (None,) * event_dims]
+            result = torch.where(valid, result, torch.nan)
         return result.to(self.dtype)
 
-    def _draws_or_nan(self) -> Tensor:
-        """n in float64; NaN, on which no sampler waits, where the urn is not valid."""
-        draws: Tensor = self.draws.double()
-        return draws if self._is_checked() else torch.where(self._is_valid(), draws, torch.nan)
-
-    def _check_arguments(self) -> None:
-        parameter = getattr(self, self._parameter).detach()
-        if self._known_sizes is not None and self._are_weights_positive_and_finite():
-            return  # and the draws are known not to exceed the balls
+    def _check_arguments(self) -> _Facts:
+        """Raises an error unless all urns are valid; positive weights take one synchronisation."""
+        given = self._given.detach()
         if not self.draws.numel():
             self._most_draws = 0
-            return
-        # One synchronisation for urns whose weights are all positive, as most are; what follows
-        # only finds out what is wrong.
-        enough = (self.draws <= self.group_sizes.sum(-1)).all()
-        found = torch.stack(
-            [value.double() for value in (*parameter.aminmax(), enough, self.draws.amax())]
-        )
-        low, high, possible, most = found.tolist()
-        self._most_draws = int(most)
-        if (
-            possible
-            and (0.0 if self._parameter == "weights" else -math.inf) < low <= high < math.inf
-        ) or bool(self._is_valid().all()):
-            return
-        if self._parameter == "weights":
-            require(
-                "weights",
-                parameter,
-                (parameter >= 0) & (parameter < torch.inf),
-                "a weight must be a finite number ≥ 0",
-            )
+            return _Facts(False, False)
+        low, high = given.aminmax()
+        if self._sizes is not None:  # the draws are known not to exceed the balls
+            low, high = torch.stack([low, high]).tolist()
+            possible = True
         else:
-            require(
-                "log_weights",
-                parameter,
-                parameter < torch.inf,
-                "a log-weight must be a number below +inf (-inf is weight zero)",
-            )
-        total = self.group_sizes.sum(-1)
-        require(
-            "draws",
-            self.draws,
-            self.draws <= total,
-            f"cannot exceed the number of balls, {_span(total)}",
-        )
+            enough = (self.draws <= self.group_sizes.sum(-1)).all()
+            found = torch.stack([x.double() for x in (low, high, enough, self.draws.amax())])
+            low, high, possible, most = found.tolist()
+            self._most_draws = int(most)
+        positive = (-math.inf if self._is_log else 0.0) < low <= high < math.inf
+        if not (possible and positive):
+            self._require_valid()
+        return _Facts(positive, positive and low == high)
+
+    def _require_valid(self) -> None:
+        if bool(self._is_valid().all()):
+            return
+        given = self._given.detach()
+        if self._is_log:
+            rule = "a log-weight must be a number below +inf (-inf is weight zero)"
+            require("log_weights", given, given < torch.inf, rule)
+        else:
+            rule = "a weight must be a finite number ≥ 0"
+            require("weights", given, (given >= 0) & (given < torch.inf), rule)
+        balls = self.group_sizes.sum(-1)
+        rule = f"cannot exceed the number of balls, {_span(balls)}"
+        require("draws", self.draws, self.draws <= balls, rule)
         drawable = self._drawable().sum(-1)
-        require(
-            "draws",
-            self.draws,
-            self.draws <= drawable,
-            f"cannot exceed the number of balls with positive weight, {_span(drawable)}",
-        )
+        rule = f"cannot exceed the number of balls with positive weight, {_span(drawable)}"
+        require("draws", self.draws, self.draws <= drawable, rule)
 
-    @_Derived
+    # ----------------------------------------------------------------------------------------------
+    # Weights
+    # ----------------------------------------------------------------------------------------------
+
+    # Made anew in every call, since optimisers change weights in place.
+    @property
     def log_weights(self) -> Tensor:
-        return self.weights.log()
+        return self._given if self._is_log else self._given.log()
 
-    @_Derived
+    @property
     def weights(self) -> Tensor:
-        return self.log_weights.exp()
+        return self._given.exp() if self._is_log else self._given
 
     @property
     def dtype(self) -> torch.dtype:
         """The dtype of the weights, of draws and of every result."""
-        parameter: Tensor = getattr(self, self._parameter)
-        return parameter.dtype
-
-    @property
-    def support(self) -> constraints.Constraint:
-        return urn_constraints.urn_counts(self.group_sizes, self.draws)
-
-    def __repr__(self) -> str:
-        shapes = ", ".join(
-            f"{name}: {tuple(getattr(self, name).shape)}"
-            for name in ("group_sizes", "draws", self._parameter)
-        )
-        return f"{type(self).__name__}({shapes})"
-
-    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
-        new = self._get_checked_instance(type(self), _instance)
-        batch_shape = torch.Size(batch_shape)
-        full = batch_shape + self.event_shape
-        for name in (
-            "_parameter",
-            "_known_sizes",
-            "_most_draws",
-            "_versions_of_sizes",
-            "_versions_checked",
-        ):
-            setattr(new, name, getattr(self, name))
-        new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
-        setattr(new, self._parameter, getattr(self, self._parameter).expand(full))
-        super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
-        new._validate_args = self._validate_args
-        return cast("Self", new)
-
-    def _detached_log_weights(self) -> Tensor:
-        return self._as_log_weights(getattr(self, self._parameter).detach().double())
-
-    def _as_log_weights(self, parameter: Tensor) -> Tensor:
-        return parameter.log() if self._parameter == "weights" else parameter
+        return self._given.dtype
 
     def _never_drawn(self) -> Tensor:
-        parameter: Tensor = getattr(self, self._parameter).detach()
-        return parameter == (0 if self._parameter == "weights" else -torch.inf)
+        return self._given.detach() == (-torch.inf if self._is_log else 0)
 
     def _drawable(self) -> Tensor:
         """Group sizes with the groups of weight zero emptied."""
+        if self._is_positive():
+            return self.group_sizes
         return self.group_sizes.masked_fill(self._never_drawn(), 0)
 
-    def _are_weights_positive_and_finite(self) -> bool:
-        parameter = getattr(self, self._parameter).detach()
-        if not parameter.numel():
-            return True
-        low, high = parameter.aminmax()
-        return bool(
-            (low > (0 if self._parameter == "weights" else -torch.inf)) & (high < torch.inf)
-        )
+    def _keeps_zeros(self) -> bool:
+        """Whether groups of weight zero stay in the urn, for the sake of derivatives in ω.
+
+        Otherwise they are emptied, which does not change the other groups. Log-weights of -inf have
+        no derivative.
+        """
+        if self._is_log or not self._has_slopes_at_zero or self._is_positive():
+            return False
+        if not (asks_for_derivative(self.weights) or is_transforming()):
+            return False
+        return not can_read(self.weights) or bool((self.weights == 0).any())
+
+    def _operands(self) -> tuple[Tensor, Tensor, Tensor]:
+        """log ω, m and n in float64, with finite log-weights: groups of weight zero are emptied.
+
+        n is NaN, for which samplers do not wait, where an urn is not valid.
+        """
+        given, sizes, draws = self._given.double(), self.group_sizes.double(), self.draws.double()
+        facts = self._facts()
+        if facts is not None and facts.positive_weights:
+            return given if self._is_log else given.log(), sizes, draws
+        if facts is None:
+            draws = torch.where(self._is_valid(), draws, torch.nan)
+        if self._keeps_zeros():
+            given = _without_zeros(given)
+        else:
+            never = self._never_drawn()
+            given = torch.where(never, 0.0 if self._is_log else 1.0, given)
+            sizes = sizes.masked_fill(never, 0.0)
+        return given if self._is_log else given.log(), sizes, draws
+
+    def _finite_log_weights(self) -> Tensor:
+        """log ω in float64 for tables: -inf for weight zero, 0 where an urn is not valid."""
+        given, facts = self._given.double(), self._facts()
+        if (facts is None or not facts.positive_weights) and self._keeps_zeros():
+            given = _without_zeros(given)
+        log_weights = given if self._is_log else given.log()
+        if facts is None:
+            log_weights = torch.where(self._is_valid().unsqueeze(-1), log_weights, 0.0)
+        return log_weights
 
     def _fixed(self) -> Tensor:
-        """Counts that cannot vary: of groups of weight zero, and all if every other ball is drawn
-        or one group alone can be.
-        """
+        """Counts that cannot vary: of weight zero, and all if every ball or one group is drawn."""
         drawable = self._drawable()
         certain = (self.draws == drawable.sum(-1)) | ((drawable > 0).sum(-1) <= 1)
         return self._never_drawn() | certain.unsqueeze(-1)
@@ -324,9 +299,100 @@ class Urn(Distribution):
         fixed = self._fixed()
         return fixed.unsqueeze(-1) | fixed.unsqueeze(-2)
 
+    # ----------------------------------------------------------------------------------------------
+    # The distribution
+    # ----------------------------------------------------------------------------------------------
+
+    @property
+    def estimator(self) -> Estimator:
+        """How `rsample` differentiates."""
+        return CovarianceST() if self._estimator is None else self._estimator
+
+    @estimator.setter
+    def estimator(self, estimator: Estimator | None) -> None:
+        self._estimator = self._checked_estimator(estimator)
+
+    @property
+    def has_rsample(self) -> bool:  # type: ignore[override]
+        """Whether an estimator was given. `rsample` works without one, by `CovarianceST`."""
+        return self._estimator is not None
+
+    @property
+    def support(self) -> constraints.Constraint:
+        return urn_constraints.urn_counts(self.group_sizes, self.draws)
+
+    @property
+    def marginals(self) -> Marginals:
+        """The law of each group on its own: `log_prob`, `cdf`, `sf`, `icdf` and more."""
+        return Marginals(self)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
+        shape, num_samples = self._shape_of_draws(sample_shape)
+        with torch.no_grad():
+            counts = self._law_for_draws(num_samples).sample(num_samples, self.dtype)
+            return self._or_nan(counts.reshape(shape), event_dims=1)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Draws that carry gradients, as the `estimator` defines them."""
+        shape, num_samples = self._shape_of_draws(sample_shape)
+        counts = self.estimator.rsample(self._law_for_estimator(num_samples), num_samples)
+        return self._or_nan(counts.reshape(shape), event_dims=1)
+
+    def rank_indicators(self, group: int, sample_shape: Any = ()) -> tuple[Tensor, Tensor]:
+        """Draws as from `rsample`, and with them b_i = 1[i ≤ x_group] for i = 1, …, m_group.
+
+        The indicators, ``sample_shape + (..., m_group)``, are for models that use a count as a
+        threshold ("the first x"), where the count itself carries no gradient; the `estimator`
+        defines theirs. In a batch of different group sizes the largest sets the length.
+        """
+        shape, num_samples = self._shape_of_draws(sample_shape)
+        law, group = self._law_for_estimator(num_samples), group % self.event_shape[0]
+        counts, indicators = self.estimator.rank_indicators(law, num_samples, group)
+        indicators = indicators.reshape(*shape[:-1], indicators.shape[-1])
+        counts = self._or_nan(counts.reshape(shape), event_dims=1)
+        return counts, self._or_nan(indicators, event_dims=1)
+
+    def _law_for_estimator(self, num_samples: int) -> Law:
+        if self.estimator.needs_conditionals:
+            return self._law_for_chains(num_samples)
+        return self._law_for_draws(num_samples)
+
+    def _law_for_draws(self, num_samples: int) -> Law:
+        raise NotImplementedError
+
+    def _law_for_chains(self, num_samples: int) -> Law:
+        raise NotImplementedError
+
+    def _law_for_marginals(self, x: Tensor) -> Law:
+        raise NotImplementedError
+
+    def __repr__(self) -> str:
+        names = "group_sizes", "draws", "log_weights" if self._is_log else "weights"
+        shown = [f"{name}: {_shown(getattr(self, name))}" for name in names]
+        if self._estimator is not None:
+            shown.append(f"estimator: {self._estimator!r}")
+        return f"{type(self).__name__}({', '.join(shown)})"
+
+    def expand(self, batch_shape: Any, _instance: Any = None) -> Self:
+        new = self._get_checked_instance(type(self), _instance)
+        batch_shape = torch.Size(batch_shape)
+        full = batch_shape + self.event_shape
+        new._is_log, new._sizes, new._most_draws = self._is_log, self._sizes, self._most_draws
+        new._estimator = self._estimator
+        new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
+        new._given = self._given.expand(full)
+        super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
+        new._validate_args = self._validate_args
+        new._remember(self._facts())
+        if self._composition is None:
+            new._sizes = None
+        return cast("Self", new)
+
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``; urns of one batch must
-        share m and n.
+        """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``.
+
+        The urns of a batch must share m and n.
         """
         sizes, number = self.group_sizes.reshape(-1, *self.event_shape), self.draws.reshape(-1)
         if not len(number):
@@ -335,58 +401,58 @@ class Urn(Distribution):
             raise NotImplementedError(
                 "enumerate_support needs the same group sizes and draws in the whole batch"
             )
-        outcomes = exact.enumerate_counts(sizes[0].tolist(), int(number[0]), ENUMERATION_LIMIT)
+        m, n = sizes[0].tolist(), int(number[0])
+        outcomes = enumerate_counts(m, n, ENUMERATION_LIMIT)
         if outcomes is None:
-            raise ValueError(
-                f"the support of m = {sizes[0].tolist()}, n = {int(number[0])} has more than "
-                f"{ENUMERATION_LIMIT:,} outcomes"
-            )
+            limit = f"{ENUMERATION_LIMIT:,}"
+            raise ValueError(f"the support of m = {m}, n = {n} has more than {limit} outcomes")
         outcomes = outcomes.to(self.dtype).to(self.draws.device)
         outcomes = outcomes.reshape(-1, *(1,) * len(self.batch_shape), *self.event_shape)
-        return outcomes.expand(-1, *self.batch_shape, *self.event_shape) if expand else outcomes
+        if not expand:
+            return outcomes
+        return outcomes.expand(-1, *self.batch_shape, *self.event_shape)
+
+    # ----------------------------------------------------------------------------------------------
+    # Values
+    # ----------------------------------------------------------------------------------------------
 
     def _with_groups(self, value: Any) -> Tensor:
         """A tensor whose last dimension is the groups and whose others broadcast with the batch."""
         value = as_counts("value", value, self.draws.device)
         if value.shape[-1:] != self.event_shape:
+            groups = self.event_shape[0]
             raise ValueError(
                 f"value has shape {tuple(value.shape)}, but its last dimension must be the "
-                f"{self.event_shape[0]} groups"
+                f"{groups} groups"
             )
-        batches = {"value": value.shape[:-1], "batch_shape": self.batch_shape}
-        require_broadcast(batches, *batches.values())
+        if value.shape[:-1] != self.batch_shape:
+            batches = {"value": value.shape[:-1], "batch_shape": self.batch_shape}
+            require_broadcast(batches, *batches.values())
         return cast(Tensor, value)
 
-    def _checked_value(self, value: Any, joint: bool = True) -> Tensor:
-        """Counts in float64; those of one draw (`joint`) or of each group on its own."""
+    def _checked_counts(self, value: Any) -> tuple[Tensor, bool]:
+        """Counts of one draw in float64, and whether they were checked."""
         value = self._with_groups(value)
         x: Tensor = value.double()
-        if self._validate_args and can_check():
-            counts = x.detach()
-            whole = counts == counts.floor()
-            if joint:
-                self._check_counts(
-                    value, whole & (counts >= 0) & (counts <= self.group_sizes), counts.sum(-1)
-                )
-            else:
-                require(
-                    "value", value, whole & (counts.abs() < torch.inf), "counts must be integers"
-                )
-        return x
-
-    def _check_counts(self, value: Tensor, possible: Tensor, total: Tensor) -> None:
+        if not (self._validate_args and can_check()):
+            return x, False
+        counts = x.detach()
+        possible = (counts == counts.floor()) & (counts >= 0) & (counts <= self.group_sizes)
+        total = counts.sum(-1)
         complete = total == self.draws
-        if bool(possible.all() & complete.all()):  # a device is asked once, as for arguments
-            return
-        require(
-            "value", value, possible, "counts must be integers from 0 to the size of their group"
-        )
-        require(
-            "value.sum(-1)",
-            total,
-            complete,
-            f"the counts must sum to the draws, {_span(self.draws)}",
-        )
+        if bool(possible.all() & complete.all()):  # one synchronisation
+            return x, True
+        rule = "counts must be integers from 0 to the size of their group"
+        require("value", value, possible, rule)
+        rule = f"the counts must sum to the draws, {_span(self.draws)}"
+        require("value.sum(-1)", total, complete, rule)
+        return x, True
+
+    def _is_outside(self, x: Tensor) -> Tensor:
+        """Which counts ``(..., c)`` are outside the support; NaN is not."""
+        x = x.detach()
+        incomplete = (self.draws - x.sum(-1)).abs() >= 0.5
+        return incomplete | ((x < 0) | (x > self._drawable())).any(-1)
 
     def _marginal_support(self) -> tuple[Tensor, Tensor]:
         """The smallest and the largest possible count of each group, float64."""
@@ -394,71 +460,8 @@ class Urn(Distribution):
         others = drawable.sum(-1, keepdim=True) - drawable
         return (draws - others).clamp(min=0), torch.minimum(drawable, draws)
 
-    def _marginal_log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """log P(X_j ≤ x_j) and log P(X_j > x_j) in float64, for integers x_j on the support below
-        its highest point.
-        """
-        raise NotImplementedError
-
-    def _log_tails(self, value: Any) -> tuple[Tensor, Tensor]:
-        value = self._with_groups(value)
-        if self._validate_args and can_check():
-            require("value", value, ~value.isnan(), "counts must be numbers")
-        x = torch.floor(value.detach().double())
-        lowest, highest = self._marginal_support()
-        inside = torch.minimum(x.maximum(lowest), (highest - 1).maximum(lowest))
-        return exact.certain_outside(x, lowest, highest, *self._marginal_log_tails(inside))
-
-    def log_cdf(self, value: Any) -> Tensor:
-        """log P(X_j ≤ x_j), accurate relative to the probability however small it is; see `cdf`."""
-        return self._or_nan(self._log_tails(value)[0], event_dims=1)
-
-    def log_sf(self, value: Any) -> Tensor:
-        """log P(X_j > x_j), accurate relative to the probability however small it is; see `cdf`."""
-        return self._or_nan(self._log_tails(value)[1], event_dims=1)
-
-    def cdf(self, value: Any) -> Tensor:
-        """P(X_j ≤ x_j), each group on its own: value and result have the shape (..., c). Real
-        values are rounded down.
-        """
-        return self._or_nan(self._log_tails(value)[0].exp(), event_dims=1)
-
-    def sf(self, value: Any) -> Tensor:
-        """P(X_j > x_j) = 1 - cdf, without the cancellation."""
-        return self._or_nan(self._log_tails(value)[1].exp(), event_dims=1)
-
-    def icdf(self, value: Any) -> Tensor:
-        """The smallest possible count x_j with P(X_j ≤ x_j) ≥ q_j, each group on its own, for
-        probabilities q that broadcast to (..., c).
-
-        It agrees with `cdf` to the last bit: cdf(icdf(q)) ≥ q > cdf(icdf(q) - 1) for 0 < q < 1. The
-        ends of the support belong to q = 0
-        and q = 1 (SciPy's ``ppf(0)`` is one less, which is not a possible count).
-        """
-        self._check_dtype_holds_draws()
-        q = as_float64_tensor("value", value, self.draws.device).detach()
-        described = {"value": q.shape, "batch_shape + event_shape": self.group_sizes.shape}
-        shape = require_broadcast(described, *described.values())
-        if self._validate_args and can_check():
-            require("value", q, (q >= 0) & (q <= 1), "a probability must be a number from 0 to 1")
-        lowest, highest = (end.expand(shape) for end in self._marginal_support())
-        low, high = lowest - 1, highest
-        widths = (
-            self.group_sizes if is_vmapping() else highest - lowest
-        )  # unless they are mapped, sizes can be read under vmap
-        with torch.no_grad():
-            for _ in range(int(widths.max()).bit_length() if high.numel() else 0):
-                middle = torch.floor((low + high) / 2)
-                enough = self.cdf(middle) >= q
-                low, high = torch.where(enough, low, middle), torch.where(enough, middle, high)
-        return self._or_nan(
-            torch.where(q <= 0, lowest, torch.where(q >= 1, highest, high)), event_dims=1
-        )
-
     def _shape_of_draws(self, sample_shape: Any) -> tuple[torch.Size, int]:
-        """The shape that draws have, and how many they are of each urn; refuses those that the
-        dtype cannot hold.
-        """
+        """The shape of draws, and their number for each urn; refuses what the dtype cannot hold."""
         self._check_dtype_holds_draws()
         return self._extended_shape(torch.Size(sample_shape)), math.prod(sample_shape)
 
@@ -467,30 +470,28 @@ class Urn(Distribution):
         if self._most_draws is not None and self._most_draws <= largest:
             return
         if self._validate_args and can_check():
-            require(
-                "draws",
-                self.draws,
-                self.draws <= largest,
-                f"{self.dtype} holds counts exactly only up to {largest}; use float64 weights",
-            )
+            rule = f"{self.dtype} holds counts exactly only up to {largest}; use float64 weights"
+            require("draws", self.draws, self.draws <= largest, rule)
 
 
-def _expanded(tensor: Tensor, shape: torch.Size, cached: bool) -> Tensor:
-    """In that shape; of cached tensors, which serve every urn of a composition, a copy."""
-    tensor = tensor.clone() if cached else tensor
-    return tensor if tensor.shape == shape else tensor.expand(shape)
+def _without_zeros(weights: Tensor) -> Tensor:
+    """Weights with zeros replaced by e^-300 of the smallest other one, so that slopes survive.
 
-
-def _versions(*tensors: Tensor) -> tuple[int, ...] | None:
-    """How often each tensor was changed in place; None where torch does not count: while compiling,
-    and in inference mode.
+    The smallest float64 is e^-708, so the replacements matter where other weights are below e^-670.
     """
-    if torch.compiler.is_compiling():
-        return None
-    try:
-        return tuple([tensor._version for tensor in tensors])
-    except RuntimeError:
-        return None
+    zero = weights == 0
+    smallest = torch.where(zero, torch.inf, weights.detach()).amin(-1, keepdim=True)
+    return weights + torch.where(zero, (_NEGLIGIBLE * smallest).clamp(1e-307, 1.0), 0.0)
+
+
+def _shown(tensor: Tensor) -> str:
+    """Few numbers as they are, many as their shape."""
+    if can_check() and tensor.numel() <= 8 and tensor.ndim <= 1 and tensor.device.type == "cpu":
+        entries = tensor.detach().tolist()
+        numbers = entries if isinstance(entries, list) else [entries]
+        text = ", ".join(f"{number:.6g}" for number in numbers)
+        return f"[{text}]" if tensor.ndim else text
+    return f"shape {tuple(tensor.shape)}"
 
 
 def _span(values: Tensor) -> str:

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffurn._numerics.shapes import common_shape
+from diffurn._numerics.batching import common_shape
 
 
 def as_float_tensor(name: str, value: Any) -> Tensor:

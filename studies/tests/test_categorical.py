@@ -13,10 +13,12 @@ import torch
 from scipy import stats
 
 from diffurn_studies.categorical import study as categorical
-from diffurn_studies.categorical.study import Categoricals
-from diffurn_studies.harness.runner import Results
+from diffurn_studies.categorical.model import Categoricals, invalid_probability, valid
+from diffurn_studies.categorical.options import Options
+from diffurn_studies.harness.runner import run
+from diffurn_studies.harness.study import Results
 
-TINY = categorical.Options(draws=4_000, steps=40, learning_rate=0.1)
+TINY = Options(draws=4_000, steps=40, learning_rate=0.1)
 SIZES, DRAWS = (10, 7, 8), 9
 
 
@@ -27,21 +29,21 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    return categorical.run(TINY, folder)
+    return run(categorical, TINY, folder)
 
 
 def test_untrained_categoricals_are_invalid_as_often_as_counting_says() -> None:
     box = list(itertools.product(*(range(size + 1) for size in SIZES)))
     wrong = Fraction(sum(sum(x) != DRAWS for x in box), len(box))
-    assert categorical.invalid_probability(Categoricals(False, False, 1)) == pytest.approx(
+    assert invalid_probability(Categoricals(False, False, 1)) == pytest.approx(
         float(wrong), abs=1e-6
     )
 
 
-def test_leaving_the_rest_to_the_last_group_is_invalid_as_often_as_counting_says() -> None:
+def test_the_rest_for_the_last_group_is_invalid_as_often_as_counting_says() -> None:
     pairs = list(itertools.product(range(11), range(8)))
     wrong = Fraction(sum(not 0 <= DRAWS - sum(x) <= 8 for x in pairs), len(pairs))
-    assert categorical.invalid_probability(Categoricals(False, True, 1)) == pytest.approx(
+    assert invalid_probability(Categoricals(False, True, 1)) == pytest.approx(
         float(wrong), abs=1e-6
     )
 
@@ -53,16 +55,16 @@ def test_in_parallel_training_ends_at_the_marginals_and_no_better(results: Resul
     marginals = [
         [stats.hypergeom.pmf(x, sum(SIZES), size, DRAWS) for x in range(size + 1)] for size in SIZES
     ]
-    valid = sum(
+    possible = sum(
         marginals[0][x[0]] * marginals[1][x[1]] * marginals[2][x[2]]
         for x in itertools.product(*(range(size + 1) for size in SIZES))
         if sum(x) == DRAWS
     )
-    trained = categorical.run(
-        categorical.Options(draws=1_000, steps=300, learning_rate=0.1)
-    ).records["parallel"]
-    assert trained["invalid"][-1] == pytest.approx(1 - valid, abs=2e-3)
-    assert trained["totals"][DRAWS] == pytest.approx(valid, abs=2e-3)
+    trained = run(categorical, Options(draws=1_000, steps=300, learning_rate=0.1)).records[
+        "parallel"
+    ]
+    assert trained["invalid"][-1] == pytest.approx(1 - possible, abs=2e-3)
+    assert trained["totals"][DRAWS] == pytest.approx(possible, abs=2e-3)
 
 
 @pytest.mark.parametrize("way", ["parallel", "sequence", "rest"])
@@ -81,11 +83,9 @@ def test_what_was_possible_after_seven_of_the_first_group() -> None:
     """The paper's example: of the second group no more than two may follow."""
     second = torch.arange(8.0)
     counts = torch.stack([torch.full_like(second, 7), second, 2 - second], -1)
-    assert categorical.valid(counts).tolist() == [True] * 3 + [False] * 5
+    assert valid(counts).tolist() == [True] * 3 + [False] * 5
     assert (
-        categorical.valid(
-            torch.tensor([[1.0, 8.0, 0.0], [9.0, 0.0, 1.0], [0.0, 0.0, 9.0]])
-        ).tolist()
+        valid(torch.tensor([[1.0, 8.0, 0.0], [9.0, 0.0, 1.0], [0.0, 0.0, 9.0]])).tolist()
         == [False] * 3
     )
 
@@ -112,7 +112,7 @@ def test_table_and_figure(results: Results, folder: Path) -> None:
 
 
 def test_a_run_repeats_itself(results: Results) -> None:
-    assert categorical.run(TINY).records == results.records
+    assert run(categorical, TINY).records == results.records
 
 
 @pytest.mark.parametrize(
@@ -120,8 +120,8 @@ def test_a_run_repeats_itself(results: Results) -> None:
 )
 def test_impossible_options_are_refused_with_a_reason(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        categorical.Options(**wrong)
+        Options(**wrong)
 
 
 def test_the_quick_options_run() -> None:
-    assert len(categorical.table(categorical.run(categorical.Options.quick()))) == 1
+    assert len(categorical.table(run(categorical, Options().quick()))) == 1

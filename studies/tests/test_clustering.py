@@ -18,16 +18,25 @@ from typer.testing import CliRunner
 from diffurn.cli import app
 from diffurn.estimators import ExponentialAnnealing
 from diffurn_studies.clustering import study as clustering
-from diffurn_studies.clustering.priors import prior_named
+from diffurn_studies.clustering.options import Options
+from diffurn_studies.clustering.priors import Categorical, Hypergeometric, Prior, Uniform
 from diffurn_studies.clustering.records import models_of, version_name
-from diffurn_studies.clustering.scores import confusion, correlation, scores
-from diffurn_studies.clustering.study import Options, members
+from diffurn_studies.clustering.scores import confusion, correlation, score
+from diffurn_studies.clustering.stack import members
 from diffurn_studies.clustering.training import Schedule, Training, assigned_clusters
 from diffurn_studies.clustering.vade import VaDE
-from diffurn_studies.harness.runner import RunError
+from diffurn_studies.harness.errors import RunError
+from diffurn_studies.harness.run_directory import RunDirectory, Settings
+from diffurn_studies.harness.runner import run
+from diffurn_studies.registry import STUDIES
 from diffurn_studies.stacked.steps import Batches
 
-PRIORS = ("uniform", "categorical", "hypergeometric", "hypergeometric-2n-mean-expected-assignments")
+PRIORS = (
+    Uniform(),
+    Categorical(),
+    Hypergeometric(),
+    Hypergeometric(2, shares="mean", counts="expected", law="assignments"),
+)
 
 
 @pytest.fixture(scope="module")
@@ -67,7 +76,7 @@ def tiny(pictures: Path) -> Options:
 @pytest.fixture(scope="module")
 def finished(tiny: Options, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any]:
     out = tmp_path_factory.mktemp("run") / "whole"
-    return out, clustering.run(tiny, out)
+    return out, run(clustering, tiny, out)
 
 
 def test_scores_are_those_of_scikit_learn() -> None:
@@ -77,14 +86,14 @@ def test_scores_are_those_of_scikit_learn() -> None:
     clusters[1, :200] = labels[1, :200]
     for s in range(3):
         table = confusion(clusters[s : s + 1], labels[s], 6)[0]
-        found = scores(table)
+        found = score(table)
         assert found.nmi == pytest.approx(
             metrics.normalized_mutual_info_score(labels[s], clusters[s]), abs=1e-12
         )
         assert found.ari == pytest.approx(
             metrics.adjusted_rand_score(labels[s], clusters[s]), abs=1e-12
         )
-    assert scores(confusion(clusters[:1], labels[0], 6)[0]).accuracy == 1.0
+    assert score(confusion(clusters[:1], labels[0], 6)[0]).accuracy == 1.0
 
 
 def test_accuracy_is_that_of_the_best_matching() -> None:
@@ -95,7 +104,7 @@ def test_accuracy_is_that_of_the_best_matching() -> None:
         float((torch.tensor(order)[clusters[0]] == labels).double().mean())
         for order in permutations(range(5))
     )
-    found = scores(confusion(clusters, labels, 5)[0])
+    found = score(confusion(clusters, labels, 5)[0])
     assert found.accuracy == pytest.approx(best)
     assert float(
         (torch.tensor(found.classes)[clusters[0]] == labels).double().mean()
@@ -103,7 +112,7 @@ def test_accuracy_is_that_of_the_best_matching() -> None:
 
 
 def test_one_cluster_for_all_scores_nothing_but_its_class() -> None:
-    found = scores(confusion(torch.zeros(1, 40, dtype=torch.int64), torch.arange(40) % 4, 4)[0])
+    found = score(confusion(torch.zeros(1, 40, dtype=torch.int64), torch.arange(40) % 4, 4)[0])
     assert found.accuracy == 0.25
     assert found.nmi == pytest.approx(0, abs=1e-12)
     assert found.ari == pytest.approx(0, abs=1e-12)
@@ -127,14 +136,17 @@ def test_the_learning_rate_falls_as_vades_does() -> None:
 
 
 def small_training(
-    names: tuple[str, ...] = PRIORS, compiled: bool = False, half: bool = False, held_steps: int = 0
+    priors: tuple[Prior, ...] = PRIORS,
+    compiled: bool = False,
+    half: bool = False,
+    held_steps: int = 0,
 ) -> Training:
     torch.manual_seed(1)
     images = torch.randint(0, 256, (100, 9), dtype=torch.uint8)
-    model = VaDE([prior_named(name) for name in names], 9, (8, 8), 3, 4, 20)
+    model = VaDE(priors, 9, (8, 8), 3, 4, 20, fused=compiled)
     for parameter in model.parameters():
         torch.nn.init.normal_(parameter, std=0.3)
-    batches = Batches([torch.arange(100)] * len(names), list(range(len(names))), 20, 128, 3, 4)
+    batches = Batches([torch.arange(100)] * len(priors), list(range(len(priors))), 20, 128, 3, 4)
     schedule = Schedule(1e-2, 1.0, 1, 0.0, ExponentialAnnealing(1.0, 0.5, 10), held_steps)
     return Training(model, images, batches, schedule, compiled, half)
 
@@ -165,7 +177,7 @@ def test_cluster_weights_stay_as_long_as_they_are_held() -> None:
     assert not torch.equal(training.model.means, means)
     training.advance(40)
     moved = (training.model.log_weights != start).all(1)
-    assert moved.tolist() == [prior_named(name).learned for name in PRIORS]
+    assert moved.tolist() == [prior.learned for prior in PRIORS]
 
 
 def test_a_model_that_breaks_down_stops_and_the_others_do_not_notice() -> None:
@@ -254,7 +266,9 @@ def test_the_record_holds_every_model_with_its_course(
         for name, parts in record["class_counts"].items()
     }
     assert [(m["version"], m["prior"], m["seed"]) for m in models] == [
-        tuple(member) for version in tiny.versions for member in members(tiny, version)
+        (member.version, str(member.prior), member.seed)
+        for version in tiny.versions
+        for member in members(tiny, version)
     ]
     for model in models:
         assert model["epochs"] == [0, 4, 6]
@@ -287,7 +301,7 @@ def test_a_run_with_a_budget_goes_on_to_the_same_record(
     limited = replace(tiny, budget_seconds=0.0)
     for _ in range(30):
         try:
-            results = clustering.run(limited, tmp_path / "run")
+            results = run(clustering, limited, tmp_path / "run")
             break
         except RunError as stopped:
             assert "the same command goes on" in str(stopped)  # noqa: PT017 (it ends without an error at last)
@@ -295,22 +309,22 @@ def test_a_run_with_a_budget_goes_on_to_the_same_record(
 
 
 def test_a_model_that_broke_down_is_noted_and_the_run_ends_well(
-    tiny: Options, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny: Options, tmp_path: Path
 ) -> None:
-    advance = Training.advance
-
-    def breaks(training: Training, goal: int) -> list[int]:
-        if training.step > 0 and bool(training.active[2]):
-            with torch.no_grad():
-                training.model.means[2] = torch.nan
-        return advance(training, goal)
-
-    monkeypatch.setattr(Training, "advance", breaks)
-    results = clustering.run(tiny, tmp_path / "run")
+    """The third model of each stack breaks down: its checkpoint is given a mean that is NaN."""
+    for version in tiny.versions:
+        checkpoint = tmp_path / "run" / "checkpoints" / f"kept-{100 * version:g}.pt"
+        while not checkpoint.exists():
+            with pytest.raises(RunError, match="the same command goes on"):
+                run(clustering, replace(tiny, budget_seconds=0.0), tmp_path / "run")
+        saved = torch.load(checkpoint)
+        saved["state"]["training"]["model"]["means"][2] = torch.nan
+        torch.save(saved, checkpoint)
+    results = run(clustering, tiny, tmp_path / "run")
     models = models_of(results.records)
     assert [model["stopped_after"] is not None for model in models] == [
         number in (2, 6) for number in range(8)
-    ]  # one in each stack
+    ]
     assert "broke down" in str(clustering.table(results)[-1].rows[2])
     assert models[2]["final"] is not None
 
@@ -324,14 +338,50 @@ def test_the_command_line_names_what_is_missing(tmp_path: Path) -> None:
         return answer.output
 
     assert "train-images" in refused("--set", f"data={tmp_path}")
-    assert "no prior" in refused("--set", "priors=uniform,binomial")
+    assert "the option priors cannot be set on the command line" in refused(
+        "--set", "priors=uniform"
+    )
+    assert "choose one of paper, assignments, beyond, counts" in refused("--arm", "kounts")
     assert "share" in refused("--set", "versions=1.0,1.5")
 
 
-def test_options_are_plain_json() -> None:
-    from dataclasses import asdict
-
-    for options in (Options(), Options.quick()):
-        json.dumps(asdict(options))
+def test_the_default_options_are_45_models_of_three_versions() -> None:
     assert sum(len(members(Options(), version)) for version in Options().versions) == 45
     assert clustering.units(Options()) == ["kept-100", "kept-80", "kept-60"]
+
+
+@pytest.mark.parametrize("arm", STUDIES["clustering"].arm_names())
+def test_every_arm_is_plain_json_and_names_each_prior_once(arm: str) -> None:
+    options = STUDIES["clustering"].options(arm)
+    for own in (options, options.quick()):
+        written = Settings.of("clustering", arm, own, clustering.units(own))
+        json.dumps(written, allow_nan=False)
+        assert len(set(written.options["priors"])) == len(own.priors)
+
+
+def test_the_quick_options_of_the_paper_are_those_of_the_digits() -> None:
+    quick = Options().quick()
+    assert (quick.dataset, quick.versions, quick.seeds, quick.epochs) == (
+        "digits",
+        (1.0, 0.6),
+        2,
+        150,
+    )
+    assert quick.priors == Options().priors
+    assert STUDIES["clustering"].options("beyond").quick().held_epochs == 90
+
+
+def test_a_run_of_the_old_command_line_is_resumed_by_its_arm(tmp_path: Path) -> None:
+    """Before there were arms, ``--set priors=hypergeometric-merged`` wrote these options."""
+    options = STUDIES["clustering"].options("counts-merged")
+    old = {**Settings.of("clustering", None, options, []).options, "data": "mnist"}
+    assert old["priors"] == ["hypergeometric-merged"]
+    content = {
+        "format": 1,
+        "experiment": "clustering",
+        "options": old,
+        "units": ["kept-100", "kept-80", "kept-60"],
+    }
+    (tmp_path / "options.json").write_text(json.dumps(content))
+    wanted = Settings.of("clustering", "counts-merged", options, clustering.units(options))
+    RunDirectory(tmp_path).claim(wanted, options.FREE)

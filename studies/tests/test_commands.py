@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from diffurn_studies.harness import engines
-from diffurn_studies.harness.environment import usable_device
+from diffurn_studies.harness.machine import usable_device
 from support.processes import diffurn_without
 
 
@@ -69,7 +69,7 @@ def test_a_missing_engine_is_said_before_a_folder_is_made(tmp_path: Path) -> Non
         ["ray"], tmp_path, "reproduce", "ks", "--quick", "--engine", "ray", "--out", str(out)
     )
     assert (ended.status, ended.output, ended.errors.count("\n")) == (2, "", 1)
-    assert "the engine ray needs Ray: pip install '" in ended.errors
+    assert "the engine ray needs Ray: pip install 'diffurn-studies[cluster]'" in ended.errors
     assert not out.exists()
 
 

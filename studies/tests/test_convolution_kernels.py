@@ -76,7 +76,7 @@ def _compare(kernel, layer, x, relu, dtype):
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("needs_gradient", [False, True])
 @pytest.mark.parametrize(("inputs", "outputs", "size", "batch", "relu"), CONVOLUTIONS)
-def test_convolutions_and_their_gradients_are_those_of_the_plain_path(
+def test_convolutions_are_those_of_the_plain_path(
     inputs, outputs, size, batch, relu, needs_gradient, dtype
 ):
     x = _whole(MODELS, batch, size, size, inputs, seed=3).requires_grad_(needs_gradient)
@@ -91,7 +91,7 @@ def test_convolutions_and_their_gradients_are_those_of_the_plain_path(
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize(("inputs", "outputs", "size", "batch", "relu"), TRANSPOSED)
-def test_transposed_convolutions_and_their_gradients_are_those_of_the_plain_path(
+def test_transposed_convolutions_are_those_of_the_plain_path(
     inputs, outputs, size, batch, relu, dtype
 ):
     x = _whole(MODELS, batch, size // 2, size // 2, inputs, seed=3).requires_grad_()

@@ -14,11 +14,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-import tiny_experiment as tiny
+import tiny_study as tiny
 from typer.testing import CliRunner, Result
 
-from diffurn.cli import app
-from diffurn_studies.harness import runner as harness
+from diffurn_studies.harness.runner import run
 
 runner = CliRunner()
 JSON_FILES = (
@@ -66,13 +65,8 @@ WRONG_ENTRIES = 25  # per file, drawn from all combinations of a place and a val
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "tiny"
-    tiny.run(tiny.Options.quick(), out)
+    run(tiny, tiny.Options().quick(), out, arm="paper")
     return out
-
-
-@pytest.fixture(autouse=True)
-def tiny_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(harness.EXPERIMENTS, "tiny", "tiny_experiment")
 
 
 def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
@@ -119,7 +113,9 @@ def check(finished: Path, folder: Path, file: str, damage: Callable[[Path], obje
         directory = folder / f"run{number}"
         shutil.copytree(finished, directory)
         damage(directory / file)
-        assert_fine_or_one_sentence(runner.invoke(app, [*command, str(directory)]), directory, file)
+        assert_fine_or_one_sentence(
+            runner.invoke(tiny.APP, [*command, str(directory)]), directory, file
+        )
         shutil.rmtree(directory)
 
 
@@ -198,7 +194,7 @@ def test_a_picture_that_is_none_is_named(finished: Path, tmp_path: Path) -> None
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run" / "figures" / "values.png").write_text("a text")
     result = runner.invoke(
-        app, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]
+        tiny.APP, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]
     )
     assert result.exit_code == 2
     assert "values.png is damaged: it is not a PNG picture" in result.stderr
@@ -242,7 +238,7 @@ def test_the_sentence_says_what_is_wrong(
     shutil.copytree(finished, tmp_path / "run")
     (tmp_path / "run" / file).write_text(content)
     result = runner.invoke(
-        app, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]
+        tiny.APP, ["report", str(tmp_path / "run"), "--out", str(tmp_path / "page.html")]
     )
     assert result.exit_code == 2
     assert (

@@ -1,13 +1,18 @@
-"""Pictures held in memory, their files, and data sets by name; the files are small ones in the
-layout of the real.
+"""Images in memory, their files, and data sets by name. The files are small ones in the layout of
+the real ones.
 """
 
 from __future__ import annotations
 
+import hashlib
 import io
 import itertools
+import shutil
 import sys
-import types
+import threading
+from collections.abc import Callable, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +21,19 @@ import pytest
 import torch
 
 from diffurn_studies.clustering import images
-from diffurn_studies.pairs import stored
-from diffurn_studies.pairs.arm import NAMES, SIZES, ArmScenes
-from diffurn_studies.pairs.factors import load_factors
-from diffurn_studies.pairs.stored import StoredImages, held, read_sprites
+from diffurn_studies.pairs import datasets
+from diffurn_studies.pairs.arm_scenes import NAMES, SIZES, ArmScenes
+from diffurn_studies.pairs.datasets import load_factors, read_sprites
+from diffurn_studies.pairs.factors import StoredImages, held
 
 SPRITES = (3, 2, 4)
+
+
+@pytest.fixture(autouse=True)
+def data_folder(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
+    """Tests run without DIFFURN_DATA; the result sets it."""
+    monkeypatch.delenv(images.DATA_FOLDER, raising=False)
+    return lambda folder: monkeypatch.setenv(images.DATA_FOLDER, str(folder))
 
 
 def sprite_arrays() -> dict[str, Any]:
@@ -97,14 +109,14 @@ def test_mpi3d_is_read_in_its_published_order(mpi3d: Path) -> None:
     np.testing.assert_array_equal(numbers_of(data.images(factors)).numpy(), expected)
 
 
-def test_pictures_stay_bytes_in_one_copy(mpi3d: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    made: list[np.ndarray] = []
-    share = torch.from_numpy
-    monkeypatch.setattr(torch, "from_numpy", lambda array: made.append(array) or share(array))
+def test_pictures_stay_bytes_in_one_copy(mpi3d: Path) -> None:
     data = load_factors("mpi3d_toy", mpi3d)
     assert isinstance(data, StoredImages)
     assert data._pictures.dtype == torch.uint8
-    assert data._pictures.data_ptr() == made[0].ctypes.data
+    array = np.zeros((6, 1, 1, 1), np.uint8)
+    shared = datasets._stored(Path("mine.npz"), "mine", ["a", "b"], [2, 3], array)
+    array[5] = 255
+    assert shared.images(torch.tensor([1, 2])).item() == 1.0
 
 
 @pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
@@ -130,26 +142,23 @@ def test_data_sets_move_between_devices(device: torch.device, sprites: Path) -> 
 
 def test_the_arm_needs_no_file() -> None:
     assert isinstance(load_factors("arm"), ArmScenes)
-    with pytest.raises(ValueError, match=r"leave out the path.*here\.npz"):
+    with pytest.raises(ValueError, match=r"here\.npz.*leave out the path"):
         load_factors("arm", "here.npz")
 
 
 def test_a_folder_or_the_environment_says_where_the_file_is(
-    sprites: Path, monkeypatch: pytest.MonkeyPatch
+    sprites: Path, data_folder: Callable[[Path], None]
 ) -> None:
     assert load_factors("sprites", str(sprites.parent)).sizes == SPRITES
     (sprites.parent / "sprites").mkdir()
     sprites.rename(sprites.parent / "sprites" / sprites.name)
-    monkeypatch.setenv(images.DATA_FOLDER, str(sprites.parent))
+    data_folder(sprites.parent)
     assert load_factors("sprites").sizes == SPRITES
     with pytest.raises(ValueError, match=r"mpi3d_toy is not there: .*holds mpi3d_toy\.npz"):
         load_factors("mpi3d_toy")
 
 
-def test_unknown_names_and_missing_paths_are_errors_that_say_what_would_be_right(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.delenv(images.DATA_FOLDER, raising=False)
+def test_errors_name_the_right_data_sets_and_paths(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'cars': choose arm, sprites or mpi3d_toy"):
         load_factors("cars")
     with pytest.raises(
@@ -187,7 +196,7 @@ BROKEN = {
         {"factor_sizes": np.array([3.0, 2.0, 4.0])},
         "factor_sizes must be a list of integers",
     ),
-    "a factor of one value": ({"factor_sizes": np.array([24, 1, 1])}, "two at least"),
+    "a factor of one value": ({"factor_sizes": np.array([24, 1, 1])}, "at least two"),
 }
 
 
@@ -236,71 +245,75 @@ def test_a_damaged_npz_file_is_refused(sprites: Path) -> None:
         load_factors("sprites", sprites)
 
 
-class Pooch(types.SimpleNamespace):
-    """Stands in for pooch: hands out a file it claims to have downloaded, in three steps, as pooch
-    reports them.
-    """
-
-    def __init__(self, cache: Path, error: Exception | None = None) -> None:
-        super().__init__(asked=[], cache=cache, error=error, drawn=[])
-
-    def os_cache(self, project: str) -> Path:
-        return self.cache / project
-
-    def HTTPDownloader(self, progressbar: Any, chunk_size: int) -> Any:  # noqa: N802, pooch's name
-        def download() -> None:
-            progressbar.total = 3 * chunk_size - 5
-            for _ in range(3):
-                progressbar.update(chunk_size)
-            progressbar.reset()
-            progressbar.update(progressbar.total)
-            self.drawn.append(progressbar._progress.tasks[0].percentage)
-            progressbar.close()
-
-        return download
-
-    def retrieve(self, url: str, known_hash: str, fname: str, path: Path, downloader: Any) -> str:
-        self.asked.append((url, known_hash, path))
-        if self.error:
-            raise self.error
-        downloader()
-        return str(self.cache / fname)
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *message: Any) -> None:
+        pass
 
 
-def test_mpi3d_is_downloaded_with_a_checksum_and_a_progress_bar(
-    mpi3d: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def published(mpi3d: Path) -> Iterator[str]:
+    """The address of a web server on this machine that offers the file."""
+    pytest.importorskip("pooch", reason="downloads need pooch: pip install 'diffurn[experiments]'")
+    handler = partial(Quiet, directory=str(mpi3d.parent))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/{mpi3d.name}"
+        server.shutdown()
+        thread.join()
+
+
+def md5(path: Path) -> str:
+    return hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+
+
+def test_a_file_is_downloaded_once_and_its_checksum_compared(
+    mpi3d: Path, published: str, tmp_path: Path
 ) -> None:
-    pooch = Pooch(mpi3d.parent)
-    monkeypatch.setitem(sys.modules, "pooch", pooch)
-    monkeypatch.delenv(images.DATA_FOLDER, raising=False)
-    data = load_factors("mpi3d_toy")
-    assert int(numbers_of(data.images(torch.tensor([0, 0, 0, 0, 0, 1, 2])))) == 42
-    assert pooch.asked == [
-        (stored.MPI3D_URL, f"md5:{stored.MPI3D_MD5}", mpi3d.parent / "diffurn" / "mpi3d_toy")
-    ]
-    assert pooch.drawn == [100.0]
+    for address in (published, "http://127.0.0.1:9/not-asked-again"):
+        file = datasets.download_mpi3d(tmp_path, address, md5(mpi3d))
+        assert file == tmp_path / "mpi3d_toy.npz"
+        data = datasets.read_mpi3d(file)
+        assert int(numbers_of(data.images(torch.tensor([0, 0, 0, 0, 0, 1, 2])))) == 42
 
 
-@pytest.mark.parametrize(
-    "error", [OSError("no route"), ValueError("the hash of the file does not match")]
-)
-def test_a_failed_download_says_what_else_can_be_done(
-    error: Exception, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_downloads_are_kept_in_the_users_cache(
+    mpi3d: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(sys.modules, "pooch", Pooch(tmp_path, error))
-    monkeypatch.delenv(images.DATA_FOLDER, raising=False)
-    with pytest.raises(
-        ValueError, match=f"{error}; download https://.* by other means and give its path"
-    ):
-        load_factors("mpi3d_toy")
+    pooch = pytest.importorskip("pooch")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    kept = pooch.os_cache("diffurn") / "mpi3d_toy" / "mpi3d_toy.npz"
+    kept.parent.mkdir(parents=True)
+    shutil.copy(mpi3d, kept)
+    assert datasets.download_mpi3d(md5=md5(mpi3d)) == kept
 
 
-def test_a_missing_downloader_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_progress_bar_of_a_download_ends_at_the_whole_file() -> None:
+    bar = datasets._DownloadBar()
+    bar.total = 3 * 2**20 - 5
+    for _ in range(3):  # pooch counts whole chunks, then starts again and counts the file
+        bar.update(2**20)
+    bar.reset()
+    bar.update(bar.total)
+    assert bar._progress.tasks[0].percentage == 100.0
+    bar.close()
+
+
+def test_a_failed_download_says_what_else_can_be_done(published: str, tmp_path: Path) -> None:
+    advice = "download http://127.0.0.1.* by other means and give its path"
+    with pytest.raises(ValueError, match=f"cannot be downloaded: .*404.*; {advice}"):
+        datasets.download_mpi3d(tmp_path, f"{published}.gone", "0" * 32)
+    with pytest.raises(ValueError, match=f"cannot be downloaded: .*hash.*; {advice}"):
+        datasets.download_mpi3d(tmp_path, published, "0" * 32)
+    assert not list(tmp_path.iterdir())
+
+
+def test_mpi3d_is_downloaded_if_no_path_is_given(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pooch", None)
-    monkeypatch.delenv(images.DATA_FOLDER, raising=False)
-    with pytest.raises(
-        ValueError, match=r"needs pooch: pip install 'diffurn\[experiments\]', or download"
-    ):
+    advice = (
+        r"needs pooch: pip install 'diffurn\[experiments\]', or download https://storage.*toy\.npz"
+    )
+    with pytest.raises(ValueError, match=advice):
         load_factors("mpi3d_toy")
 
 

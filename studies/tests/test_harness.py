@@ -1,4 +1,4 @@
-"""The experiment harness: runs that are killed, resumed, refused, and short of space."""
+"""The harness: runs that are killed, resumed, refused, and short of space."""
 
 from __future__ import annotations
 
@@ -11,22 +11,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, suppress
+from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-import tiny_experiment as tiny
+import tiny_arms
+import tiny_study as tiny
 import torch
+import typer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
-from diffurn.cli import app
-from diffurn_studies.harness import environment, settings
-from diffurn_studies.harness import runner as harness
-from diffurn_studies.harness.records import RunDirectory, RunError
+from diffurn_studies.harness import settings
+from diffurn_studies.harness.arms import Entry
+from diffurn_studies.harness.engines import Engine, Job, Outcomes
+from diffurn_studies.harness.errors import RunError
+from diffurn_studies.harness.machine import commit_of
+from diffurn_studies.harness.run_directory import RunDirectory, Settings
+from diffurn_studies.harness.runner import read_tables, run
+from diffurn_studies.harness.workspace import Workspace
+from diffurn_studies.registry import STUDIES
 from support.processes import interruptible
 
 SCRIPT = [sys.executable, tiny.__file__, "reproduce", "tiny"]
@@ -62,7 +69,7 @@ def wait_until(happened: Callable[[], object], process: subprocess.Popen[Any]) -
 @pytest.fixture(scope="module")
 def run_once(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("once") / "run"
-    tiny.run(tiny.Options(), out)
+    run(tiny, tiny.Options(), out)
     return out
 
 
@@ -73,12 +80,17 @@ def uninterrupted(run_once: Path, tmp_path: Path) -> Path:
     return tmp_path / "whole"
 
 
-@pytest.fixture
-def tiny_on_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(harness.EXPERIMENTS, "tiny", "tiny_experiment")
+def in_workspaces(**given: Any) -> Engine:
+    """An engine like `local` whose workspaces are made with other arguments."""
+
+    def engine(jobs: Sequence[Job]) -> Outcomes:
+        for job in jobs:
+            yield job.in_workspace(Workspace(job.run, job.unit, torch.device(job.device), **given))
+
+    return engine
 
 
-def refused(*arguments: str | Path) -> str:
+def refused(*arguments: str | Path, app: typer.Typer = tiny.APP) -> str:
     """The sentence with which the command line refuses `arguments`."""
     result = runner.invoke(app, ["reproduce", *map(str, arguments)])
     assert result.exit_code == 2, result.output
@@ -98,16 +110,15 @@ def test_a_run_leaves_options_environment_records_tables_and_figures(uninterrupt
     assert {"diffurn", "torch", "python", "device"} <= place.keys()
     assert list(directory.records()) == directory.settings().units
     assert directory.timings().keys() == directory.records().keys()
-    assert [table.title for table in harness.read_tables(uninterrupted)] == ["Values <found>"]
+    assert [table.title for table in read_tables(uninterrupted)] == ["Values <found>"]
     assert (uninterrupted / "figures" / "values.png").read_bytes().startswith(b"\x89PNG")
     assert [step for step, _ in logged(uninterrupted, "steps0", "distance")] == list(range(40))
 
 
 def test_without_tensorboard_nothing_is_logged_and_all_else_is_the_same(
-    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    uninterrupted: Path, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr("diffurn_studies.harness.workspace._HAS_TENSORBOARD", False)
-    tiny.run(tiny.Options(), tmp_path / "run")
+    run(tiny, tiny.Options(), tmp_path / "run", in_workspaces(logs=False))
     assert not (tmp_path / "run" / "logs").exists()
     assert files(tmp_path / "run") == files(uninterrupted)
 
@@ -116,7 +127,7 @@ def test_without_a_directory_the_results_are_the_same_and_nothing_is_kept(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     before = set(tmp_path.rglob("*"))
-    results = tiny.run(tiny.Options())
+    results = run(tiny, tiny.Options())
     assert results.records == RunDirectory(uninterrupted).records()
     assert set(tmp_path.rglob("*")) == before
 
@@ -127,7 +138,7 @@ def test_a_run_depends_on_no_state_of_the_process_and_changes_none(
     threads, state = torch.get_num_threads(), torch.get_rng_state()
     try:
         torch.set_num_threads(threads + 1)
-        tiny.run(tiny.Options(), tmp_path / "more threads")
+        run(tiny, tiny.Options(), tmp_path / "more threads")
         assert torch.get_num_threads() == threads + 1
     finally:
         torch.set_num_threads(threads)
@@ -140,22 +151,28 @@ def test_a_run_depends_on_no_state_of_the_process_and_changes_none(
 def test_progress_counts_units_and_names_the_next_one(tmp_path: Path) -> None:
     seen: list[tuple[int, int, str]] = []
     options = tiny.Options(seeds=1, steps=2)
-    tiny.run(options, tmp_path, progress=lambda *told: seen.append(told))
+    run(tiny, options, tmp_path, progress=lambda *told: seen.append(told))
     assert seen == [(0, 4, "fast0"), (1, 4, "slow"), (2, 4, "steps0"), (3, 4, "steps1"), (4, 4, "")]
     seen.clear()
-    tiny.run(options, tmp_path, progress=lambda *told: seen.append(told))
+    run(tiny, options, tmp_path, progress=lambda *told: seen.append(told))
     assert seen == [(4, 4, "")]
 
 
-def test_every_experiment_is_found_by_its_name() -> None:
-    assert all(name == harness.find(name).NAME for name in harness.EXPERIMENTS)
+@pytest.mark.parametrize("name", STUDIES)
+def test_every_study_is_found_by_its_name_and_has_the_papers_arm(name: str) -> None:
+    entry = STUDIES[name]
+    assert name == entry.load().NAME
+    assert entry.arm_names()[0] == "paper"
+    for arm in entry.arm_names():
+        assert entry.about(arm)
+        assert entry.load().units(entry.options(arm))
 
 
 # --- killed and resumed
 # --------------------------------------------------------------------------------------------------
 
 
-def test_a_run_killed_again_and_again_ends_with_the_records_of_an_uninterrupted_one(
+def test_a_run_killed_often_ends_with_the_records_of_a_whole_run(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     """Three SIGKILLs and a Ctrl-C: in a unit without checkpoints, twice in one with them, and in
@@ -194,7 +211,7 @@ def test_a_run_killed_again_and_again_ends_with_the_records_of_an_uninterrupted_
     with start() as process:
         wait_until(lambda: len(attempts(out, "steps1")) == 2, process)
         with pytest.raises(RunError, match="in use by another process"):
-            tiny.run(tiny.Options(pause=0.04), out)
+            run(tiny, tiny.Options(pause=0.04), out)
         _, last_words = process.communicate()
     assert process.returncode == 0, last_words.decode()
 
@@ -209,25 +226,19 @@ def test_a_run_killed_again_and_again_ends_with_the_records_of_an_uninterrupted_
         assert len(list((out / "logs" / unit).iterdir())) == 1
 
 
-def test_a_unit_that_fails_leaves_the_earlier_records_and_can_be_tried_again(
-    uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_unit_that_fails_leaves_earlier_records_and_can_run_again(
+    uninterrupted: Path, tmp_path: Path
 ) -> None:
-    whole = tiny.run_unit
-
-    def fail_in_steps1(
-        options: tiny.Options, unit: str, workspace: harness.Workspace
-    ) -> dict[str, Any]:
+    def fail_in_steps1(options: tiny.Options, unit: str, workspace: Workspace) -> dict[str, Any]:
         if unit == "steps1":
             raise ZeroDivisionError("as it happens")
-        return whole(options, unit, workspace)
+        return tiny.run_unit(options, unit, workspace)
 
-    monkeypatch.setattr(tiny, "run_unit", fail_in_steps1)
     with pytest.raises(ZeroDivisionError):
-        tiny.run(tiny.Options(), tmp_path / "again")
+        run(tiny.Changed(run_unit=fail_in_steps1), tiny.Options(), tmp_path / "again")
     assert len(files(tmp_path / "again")) == 5
     assert not (tmp_path / "again" / "tables.json").exists()
-    monkeypatch.undo()
-    tiny.run(tiny.Options(), tmp_path / "again")
+    run(tiny, tiny.Options(), tmp_path / "again")
     assert files(tmp_path / "again") == files(uninterrupted)
 
 
@@ -257,7 +268,7 @@ def test_a_damaged_record_is_made_again(uninterrupted: Path) -> None:
     before = files(uninterrupted)
     (uninterrupted / "records" / "fast1.json").write_bytes(before["fast1.json"][:40])
     (uninterrupted / "records" / ".fast1.json.1.tmp").write_bytes(before["fast1.json"][:40])
-    tiny.run(tiny.Options(), uninterrupted)
+    run(tiny, tiny.Options(), uninterrupted)
     assert files(uninterrupted) == before
     assert [len(attempts(uninterrupted, unit)) for unit in ("fast0", "fast1", "steps0")] == [
         1,
@@ -266,17 +277,10 @@ def test_a_damaged_record_is_made_again(uninterrupted: Path) -> None:
     ]
 
 
-def test_the_seconds_of_a_unit_are_those_of_all_its_attempts(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_seconds_of_a_unit_are_those_of_all_its_attempts(tmp_path: Path) -> None:
     now = [0.0]
-    monkeypatch.setattr(
-        "diffurn_studies.harness.workspace.time", SimpleNamespace(perf_counter=lambda: now[0])
-    )
 
-    def stops_twice(
-        options: tiny.Options, unit: str, workspace: harness.Workspace
-    ) -> dict[str, Any]:
+    def stops_twice(options: tiny.Options, unit: str, workspace: Workspace) -> dict[str, Any]:
         stops = (workspace.load_checkpoint() or {"stops": 0})["stops"]
         now[0] += 10
         if stops < 2:
@@ -284,19 +288,19 @@ def test_the_seconds_of_a_unit_are_those_of_all_its_attempts(
             raise RunError("the time is used up")
         return {"value": 1.0}
 
-    monkeypatch.setattr(tiny, "units", lambda options: ["one"])
-    monkeypatch.setattr(tiny, "run_unit", stops_twice)
+    study = tiny.Changed(units=lambda options: ["one"], run_unit=stops_twice)
+    engine = in_workspaces(clock=lambda: now[0])
     for _ in range(2):
         with pytest.raises(RunError, match="used up"):
-            tiny.run(tiny.Options(), tmp_path)
-    tiny.run(tiny.Options(), tmp_path)
+            run(study, tiny.Options(), tmp_path, engine)
+    run(study, tiny.Options(), tmp_path, engine)
     assert RunDirectory(tmp_path).timings() == {"one": 30.0}
 
 
 def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     (tmp_path / "checkpoints").mkdir()
     (tmp_path / "checkpoints" / "one.pt").write_bytes(b"no checkpoint")
-    workspace = harness.Workspace(tmp_path, "one", torch.device("cpu"))
+    workspace = Workspace(tmp_path, "one", torch.device("cpu"))
     with pytest.raises(
         RunError, match=r"one\.pt cannot be read: delete it to start the unit one anew"
     ):
@@ -304,36 +308,32 @@ def test_a_damaged_checkpoint_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), torch.ones(1), {1, 2}])
-def test_a_record_that_is_not_plain_json_is_refused_by_the_name_of_its_unit(
-    value: object, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_record_that_is_not_plain_json_is_refused_by_its_unit(
+    value: object, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(tiny, "run_unit", lambda *_: {"value": value})
+    study = tiny.Changed(run_unit=lambda *_: {"value": value})
     with pytest.raises(ValueError, match="the record of unit fast0 must be plain JSON"):
-        tiny.run(tiny.Options(), tmp_path)
+        run(study, tiny.Options(), tmp_path)
     assert not (tmp_path / "records").exists()
 
 
 @pytest.mark.parametrize("units", [["../up"], ["a b"], [""], ["same", "same"], [".hidden"]])
-def test_units_that_cannot_be_file_names_are_refused(
-    units: list[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setattr(tiny, "units", lambda options: units)
+def test_units_that_cannot_be_file_names_are_refused(units: list[str], tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"file name|different names"):
-        tiny.run(tiny.Options(), tmp_path / "out")
+        run(tiny.Changed(units=lambda options: units), tiny.Options(), tmp_path / "out")
     assert not list(tmp_path.rglob("*.json"))
 
 
-def test_a_run_resumed_elsewhere_remembers_both_environments(
-    uninterrupted: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_run_resumed_elsewhere_remembers_both_environments(uninterrupted: Path) -> None:
     here = RunDirectory(uninterrupted).environments()[0]
-    monkeypatch.setattr(harness, "provenance", lambda device: {**here, "torch": "9.9"})
-    tiny.run(tiny.Options(), uninterrupted)
-    tiny.run(tiny.Options(), uninterrupted)
-    assert RunDirectory(uninterrupted).environments() == [here, {**here, "torch": "9.9"}]
+    elsewhere = {**here, "torch": "9.9"}
+    rewrite(uninterrupted / "environment.json", environments=[elsewhere])
+    run(tiny, tiny.Options(), uninterrupted)
+    run(tiny, tiny.Options(), uninterrupted)
+    assert RunDirectory(uninterrupted).environments() == [elsewhere, here]
 
 
-def test_the_commit_is_that_of_diffurn_not_of_a_project_it_is_installed_in(tmp_path: Path) -> None:
+def test_the_commit_is_that_of_the_file_not_of_a_surrounding_project(tmp_path: Path) -> None:
     def git(*arguments: str) -> str:
         identity = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
         return subprocess.run(
@@ -346,10 +346,10 @@ def test_the_commit_is_that_of_diffurn_not_of_a_project_it_is_installed_in(tmp_p
     git("add", "tracked.py")
     git("commit", "--quiet", "--message", "one")
     git("tag", "v1")
-    assert environment._commit(tmp_path / "tracked.py") == git("rev-parse", "HEAD")
-    assert environment._commit(tmp_path / "untracked.py") is None
+    assert commit_of(tmp_path / "tracked.py") == git("rev-parse", "HEAD")
+    assert commit_of(tmp_path / "untracked.py") is None
     (tmp_path / "tracked.py").write_text("changed\n")
-    assert environment._commit(tmp_path / "tracked.py") == git("rev-parse", "HEAD") + "-dirty"
+    assert commit_of(tmp_path / "tracked.py") == git("rev-parse", "HEAD") + "-dirty"
 
 
 # --- refused
@@ -407,7 +407,6 @@ def rewrite(path: Path, **changes: object) -> None:
         ),
     ],
 )
-@pytest.mark.usefixtures("tiny_on_the_command_line")
 def test_a_directory_of_another_run_is_refused_and_left_alone(
     spoil: Callable[[Path], object], arguments: list[str], sentence: str, uninterrupted: Path
 ) -> None:
@@ -419,7 +418,6 @@ def test_a_directory_of_another_run_is_refused_and_left_alone(
     } == before
 
 
-@pytest.mark.usefixtures("tiny_on_the_command_line")
 def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("mine")
     assert "cannot be used as a run directory: Not a directory" in refused(
@@ -434,24 +432,29 @@ def test_a_directory_that_cannot_be_written_is_refused(tmp_path: Path) -> None:
 @pytest.mark.skipif(
     hasattr(os, "geteuid") and os.geteuid() == 0, reason="permissions do not bind root"
 )
-@pytest.mark.usefixtures("tiny_on_the_command_line")
 def test_a_directory_without_permission_is_refused(tmp_path: Path) -> None:
     tmp_path.chmod(0o555)
     assert "Permission denied" in refused("tiny", "--out", tmp_path / "below")
 
 
-@pytest.mark.usefixtures("tiny_on_the_command_line")
 def test_a_directory_in_use_is_refused(tmp_path: Path) -> None:
     with RunDirectory(tmp_path).locked():
         assert "is in use by another process" in refused("tiny", "--out", tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
 
 
-def test_an_unknown_experiment_is_refused_with_the_known_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(harness, "EXPERIMENTS", {"tiny": "tiny_experiment"})
-    assert refused("kss") == "diffurn: there is no experiment 'kss': choose one of tiny"
+def test_an_unknown_study_is_refused_with_the_known_ones() -> None:
+    assert refused("kss") == "diffurn: there is no study 'kss': choose one of tiny, or all"
+
+
+def test_an_unknown_arm_is_refused_with_the_known_ones(tmp_path: Path) -> None:
+    sentence = refused("tiny", "--arm", "long-walk", "--out", tmp_path / "out")
+    assert sentence == "diffurn: there is no arm 'long-walk': choose one of paper, short-walk"
+    assert not (tmp_path / "out").exists()
+
+
+def test_an_arm_is_of_one_study() -> None:
+    assert "an arm belongs to one study" in refused("all", "--arm", "short-walk")
 
 
 @pytest.mark.parametrize(
@@ -467,13 +470,13 @@ def test_an_unknown_experiment_is_refused_with_the_known_ones(
         (["--set", "law=cauchy"], "must be one of normal, uniform"),
         (["--set", "loud=perhaps"], "must be true or false"),
         (["--set", "limit=x"], "must be a whole number or none"),
+        (["--set", "label=2"], "the option label cannot be set on the command line: choose an arm"),
         (["--set", "steps=0"], "steps is 0, but must be at least 1"),
         (["--set", "device=toaster"], "there is no device 'toaster'"),
         (["--engine", "steam"], "there is no engine 'steam': choose local or ray"),
         (["--address", "auto"], "an address is for the ray engine"),
     ],
 )
-@pytest.mark.usefixtures("tiny_on_the_command_line")
 def test_bad_options_are_refused_in_a_sentence(
     arguments: list[str], sentence: str, tmp_path: Path
 ) -> None:
@@ -504,8 +507,7 @@ def test_every_kind_of_option_can_be_set() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("tiny_on_the_command_line")
-def test_a_full_disk_ends_the_run_with_a_sentence_and_keeps_what_was_there(
+def test_a_full_disk_ends_the_run_with_a_sentence_and_loses_nothing(
     uninterrupted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out, whole = tmp_path / "full", os.fsync
@@ -517,21 +519,20 @@ def test_a_full_disk_ends_the_run_with_a_sentence_and_keeps_what_was_there(
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         whole(handle)
 
-    monkeypatch.setattr(os, "fsync", fill_up)
-    assert (
-        "cannot be written: No space left on device; what was there before is untouched"
-        in refused("tiny", "--out", out)
-    )
+    with monkeypatch.context() as full:
+        full.setattr(os, "fsync", fill_up)
+        sentence = refused("tiny", "--out", out)
+    assert "cannot be written: No space left on device; " in sentence
+    assert "what was there before is untouched" in sentence
     kept = files(out)
     assert 0 < len(kept) < 6
     assert not list(out.rglob("*.tmp"))
-    monkeypatch.setattr(os, "fsync", whole)
-    tiny.run(tiny.Options(), out)
+    run(tiny, tiny.Options(), out)
     assert files(out) == files(uninterrupted)
     assert {name: files(out)[name] for name in kept} == kept
 
 
-def test_a_file_system_that_fills_up_for_real_ends_the_run_with_a_sentence(
+def test_a_real_full_file_system_ends_the_run_with_a_sentence(
     uninterrupted: Path, tmp_path: Path
 ) -> None:
     if (
@@ -556,7 +557,7 @@ def test_a_file_system_that_fills_up_for_real_ends_the_run_with_a_sentence(
     assert "Traceback" not in result.stderr
     kept = files(tmp_path / "copy")
     assert kept
-    tiny.run(tiny.Options(), tmp_path / "copy")
+    run(tiny, tiny.Options(), tmp_path / "copy")
     assert files(tmp_path / "copy") == files(uninterrupted)
 
 
@@ -569,7 +570,7 @@ def test_a_limit_on_file_sizes_ends_the_run_with_a_sentence(
     assert "File too large" in result.stderr
     assert "Traceback" not in result.stderr
     assert len(files(tmp_path / "run")) >= 4
-    tiny.run(tiny.Options(), tmp_path / "run")
+    run(tiny, tiny.Options(), tmp_path / "run")
     assert files(tmp_path / "run") == files(uninterrupted)
 
 
@@ -577,10 +578,9 @@ def test_a_limit_on_file_sizes_ends_the_run_with_a_sentence(
 # --------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.usefixtures("tiny_on_the_command_line")
 def test_reproduce_prints_tables_and_says_where_everything_is(tmp_path: Path) -> None:
     result = runner.invoke(
-        app,
+        tiny.APP,
         [
             "reproduce",
             "tiny",
@@ -602,9 +602,8 @@ def test_reproduce_prints_tables_and_says_where_everything_is(tmp_path: Path) ->
     assert RunDirectory(tmp_path / "new" / "run").settings().options["steps"] == 10
 
 
-@pytest.mark.usefixtures("tiny_on_the_command_line")
 def test_reproduce_prints_json_for_machines_and_nothing_else(uninterrupted: Path) -> None:
-    result = runner.invoke(app, ["reproduce", "tiny", "--out", str(uninterrupted), "--json"])
+    result = runner.invoke(tiny.APP, ["reproduce", "tiny", "--out", str(uninterrupted), "--json"])
     assert result.exit_code == 0, result.output
     [table] = json.loads(result.stdout)["tiny"]
     found = RunDirectory(uninterrupted).records()
@@ -613,22 +612,74 @@ def test_reproduce_prints_json_for_machines_and_nothing_else(uninterrupted: Path
     ]
 
 
-def test_all_runs_every_experiment_in_a_folder_of_its_own(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(harness, "EXPERIMENTS", {"tiny": "tiny_experiment"})
-    monkeypatch.chdir(tmp_path)
-    result = runner.invoke(app, ["reproduce", "all", "--quick", "--set", "steps=3"])
+def test_all_runs_every_study_in_a_folder_of_its_own(tmp_path: Path) -> None:
+    command = ["reproduce", "all", "--quick", "--set", "steps=3", "--out", str(tmp_path)]
+    result = runner.invoke(tiny.APP, command)
     assert result.exit_code == 0, result.output
-    assert RunDirectory(tmp_path / "runs" / "tiny").settings().options["steps"] == 3
+    assert RunDirectory(tmp_path / "tiny").settings().options["steps"] == 3
     assert "there is no option 'stairs'" in refused("all", "--set", "stairs=3")
 
 
-def test_a_missing_package_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "needs_more.py").write_text("import a_package_that_is_not_there\n")
-    monkeypatch.syspath_prepend(tmp_path)
-    monkeypatch.setitem(harness.EXPERIMENTS, "more", "needs_more")
-    assert (
-        "the experiment more needs a_package_that_is_not_there: pip install 'diffurn[experiments]'"
-        in refused("more")
-    )
+def test_without_a_study_the_studies_and_arms_are_listed() -> None:
+    listed = runner.invoke(tiny.APP, ["reproduce"])
+    assert listed.exit_code == 0
+    lines = [
+        "Studies and their arms:",
+        "  tiny",
+        "    paper       Forty steps",
+        "    short-walk  Two steps and one seed",
+    ]
+    assert listed.stdout.splitlines() == lines
+    helped = runner.invoke(tiny.APP, ["reproduce", "--help"])
+    assert all(line.strip() in helped.stdout for line in lines)
+
+
+def test_a_run_directory_remembers_its_arm_and_is_resumed_by_it(
+    tmp_path: Path,
+) -> None:
+    out = tmp_path / "run"
+    command = ["reproduce", "tiny", "--arm", "short-walk", "--set", "scale=2", "--out", str(out)]
+    assert runner.invoke(tiny.APP, command).exit_code == 0
+    found = RunDirectory(out).settings()
+    assert found.arm == "short-walk"
+    assert (found.options["seeds"], found.options["steps"], found.options["scale"]) == (1, 2, 2.0)
+    assert found.options["label"] == "1j"
+    assert runner.invoke(tiny.APP, command).exit_code == 0
+    assert len(attempts(out, "fast0")) == 1, "a finished unit ran again"
+    assert "holds a run of the arm short-walk with other options" in refused("tiny", "--out", out)
+
+
+def test_quick_and_settings_apply_on_top_of_an_arm(tmp_path: Path) -> None:
+    command = ["reproduce", "tiny", "--arm", "short-walk", "--quick", "--set", "steps=3"]
+    assert runner.invoke(tiny.APP, [*command, "--out", str(tmp_path / "run")]).exit_code == 0
+    found = RunDirectory(tmp_path / "run").settings().options
+    assert (found["seeds"], found["steps"]) == (1, 3)
+
+
+def test_a_directory_of_an_early_version_names_no_arm_and_is_resumed(uninterrupted: Path) -> None:
+    content = json.loads((uninterrupted / "options.json").read_text())
+    del content["arm"]
+    (uninterrupted / "options.json").write_text(json.dumps(content))
+    result = runner.invoke(tiny.APP, ["reproduce", "tiny", "--out", str(uninterrupted)])
+    assert result.exit_code == 0, result.output
+    assert len(attempts(uninterrupted, "fast0")) == 1
+
+
+@dataclass(frozen=True)
+class WithPrior:
+    prior: tuple[complex, ...] = (1j, 2.0)
+    rate: float = 0.5
+
+
+def test_options_that_are_objects_are_written_as_their_text() -> None:
+    found = Settings.of("tiny", None, WithPrior(), ["one"])
+    assert found.options == {"prior": ["1j", 2.0], "rate": 0.5}
+
+
+def test_a_missing_package_is_named() -> None:
+    def load() -> Any:
+        raise ModuleNotFoundError("no module", name="a_package_that_is_not_there")
+
+    app = tiny.command_line({"more": Entry(load, tiny_arms)})
+    sentence = "the study more needs a_package_that_is_not_there: pip install diffurn-studies"
+    assert sentence in refused("more", app=app)

@@ -5,8 +5,6 @@ out.
 from __future__ import annotations
 
 import gzip
-import sys
-import types
 from pathlib import Path
 
 import pytest
@@ -49,12 +47,12 @@ def test_four_idx_files_become_images_and_labels(
 
 
 def test_the_environment_names_the_folder(
-    tiny_fashion: tuple[Path, list[torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+    tiny_fashion: tuple[Path, list[torch.Tensor]],
 ) -> None:
     folder, parts = tiny_fashion
     folder.rename(folder.with_name("fashion-mnist"))
-    monkeypatch.setenv(images.DATA_FOLDER, str(folder.parent))
-    assert torch.equal(load_images("fashion-mnist").train_labels, parts[1].long())
+    loaded = load_images("fashion-mnist", environment={images.DATA_FOLDER: str(folder.parent)})
+    assert torch.equal(loaded.train_labels, parts[1].long())
 
 
 def test_other_files_under_mnists_names_are_refused(
@@ -104,29 +102,40 @@ def test_a_cut_off_packed_file_is_an_error_that_names_it(
         load_images("fashion-mnist", folder)
 
 
-def test_a_download_asks_pooch_for_the_packed_file_and_its_checksum(
-    tiny_fashion: tuple[Path, list[torch.Tensor]], monkeypatch: pytest.MonkeyPatch
+def test_a_download_asks_for_the_packed_file_and_its_checksum(
+    tiny_fashion: tuple[Path, list[torch.Tensor]],
 ) -> None:
     folder, parts = tiny_fashion
     asked: list[tuple[str, str | None]] = []
 
-    def retrieve(url: str, known_hash: str | None, fname: str, path: Path) -> str:
+    def retrieve(url: str, known_hash: str | None, file: str, name: str) -> Path:
         asked.append((url, known_hash))
-        packed = folder / fname
-        return str(packed if packed.exists() else folder / fname.removesuffix(".gz"))
+        assert (name, url.rpartition("/")[2]) == ("fashion-mnist", file)
+        packed = folder / file
+        return packed if packed.exists() else folder / file.removesuffix(".gz")
 
-    monkeypatch.delenv(images.DATA_FOLDER, raising=False)
-    monkeypatch.setitem(
-        sys.modules,
-        "pooch",
-        types.SimpleNamespace(retrieve=retrieve, os_cache=lambda name: folder / name),
-    )
-    assert torch.equal(load_images("fashion-mnist").test_labels, parts[3].long())
+    loaded = load_images("fashion-mnist", retrieve=retrieve, environment={})
+    assert torch.equal(loaded.test_labels, parts[3].long())
     assert len(asked) == 4
     assert all(
         url.endswith("-ubyte.gz") and known is not None and len(known) == len("sha256:") + 64
         for url, known in asked
     )
+
+
+@pytest.mark.parametrize(
+    ("problem", "sentence"),
+    [
+        (ModuleNotFoundError("no pooch"), "needs pooch: pip install diffurn-studies, or set"),
+        (OSError("no network"), "cannot be downloaded: no network; set DIFFURN_DATA to a folder"),
+    ],
+)
+def test_a_download_that_fails_says_what_to_do(problem: Exception, sentence: str) -> None:
+    def retrieve(url: str, known_hash: str | None, file: str, name: str) -> Path:
+        raise problem
+
+    with pytest.raises(ValueError, match=sentence):
+        load_images("fashion-mnist", retrieve=retrieve, environment={})
 
 
 def test_the_digits_need_no_files() -> None:

@@ -14,14 +14,18 @@ import torch
 from scipy import optimize, stats
 
 from diffurn import FisherHypergeometric
-from diffurn._fisher.merged import merged_log_prob
-from diffurn_studies.harness.runner import Results
+from diffurn_studies.harness.runner import run
+from diffurn_studies.harness.study import Results
 from diffurn_studies.ks import kolmogorov
 from diffurn_studies.ks import study as ks
-from diffurn_studies.ks.laws import Setting, draw_by_scipy, histograms, joint_laws, marginals
-from diffurn_studies.minimal.optimum import minimiser
+from diffurn_studies.ks.comparisons import level_record, remark_record
+from diffurn_studies.ks.laws import joint_laws, marginals
+from diffurn_studies.ks.options import Options
+from diffurn_studies.ks.urns import Setting, draw_by_scipy, histograms, settings
+from diffurn_studies.merged_chain import merged_log_prob
+from diffurn_studies.newton import minimiser
 
-TINY = ks.Options(
+TINY = Options(
     samples=300, second_weights=(1.0, 5.0), draws=(60,), second_sizes=(40,), level_seeds=3
 )
 SMALL_URN = Setting("weight", 4.0, (6, 5, 7), 8, (1.0, 4.0, 0.5))
@@ -34,7 +38,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    return ks.run(TINY, folder)
+    return run(ks, TINY, folder)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -77,7 +81,7 @@ def test_p_values_of_many_draws_are_those_of_a_simulation() -> None:
         )
 
 
-def test_discrete_p_values_are_below_continuous_ones_and_approach_them_for_fine_laws() -> None:
+def test_discrete_p_values_approach_continuous_ones_from_below() -> None:
     number, distance = 2_000, 0.03
     continuous = stats.kstwo.sf(distance, number)
     fine, coarse = np.full(1_000, 1e-3), np.full(5, 0.2)
@@ -156,7 +160,7 @@ def test_the_merged_law_is_fishers_where_merged_weights_are_equal() -> None:
 def test_a_batch_of_weights_gives_a_batch_of_laws() -> None:
     outcomes, _, _ = joint_laws(SMALL_URN)
     log_weights = torch.randn(3, 2, 3)
-    arguments = outcomes, torch.tensor(SMALL_URN.group_sizes), torch.tensor(SMALL_URN.draws)
+    arguments = outcomes, torch.tensor(SMALL_URN.group_sizes), SMALL_URN.draws
     together = merged_log_prob(*arguments, log_weights)
     assert together.shape == (3, 2, len(outcomes))
     torch.testing.assert_close(together[2, 1], merged_log_prob(*arguments, log_weights[2, 1]))
@@ -172,7 +176,7 @@ def test_marginals_sum_the_joint_laws() -> None:
         ]
         np.testing.assert_allclose(merged[group], by_hand, rtol=1e-10, atol=1e-15)
         counts = torch.arange(SMALL_URN.group_sizes[group] + 1.0)
-        theirs = SMALL_URN.urn.marginal_log_prob(
+        theirs = SMALL_URN.urn.marginals.log_prob(
             counts.unsqueeze(-1).expand(-1, 3).clamp(max=torch.tensor(SMALL_URN.group_sizes))
         )[:, group]
         np.testing.assert_allclose(exact[group], theirs.exp(), rtol=1e-10, atol=1e-15)
@@ -212,14 +216,14 @@ def test_the_best_weights_are_those_scipy_finds() -> None:
         method="Nelder-Mead",
         options={"xatol": 1e-8, "fatol": 1e-14, "maxiter": 2_000},
     )
-    remark = ks.remark_record(SMALL_URN)["remark"]
+    remark = remark_record(SMALL_URN)["remark"]
     np.testing.assert_allclose(remark["weights"], [1.0, *np.exp(best.x)], rtol=1e-5)
     assert remark["divergence"][1] == pytest.approx(best.fun, abs=1e-10)
     assert remark["divergence"][0] == pytest.approx(divergence(np.log([4.0, 0.5])), rel=1e-9)
 
 
-def test_a_different_weight_nearly_makes_up_for_the_merge_but_is_not_the_urns() -> None:
-    remark = ks.remark_record(ks.settings(ks.Options())["weight-10"])["remark"]
+def test_a_different_weight_makes_up_for_the_merge_but_is_not_the_urns() -> None:
+    remark = remark_record(settings(Options())["weight-10"])["remark"]
     assert remark["divergence"][0] > 1
     assert remark["divergence"][1] < 0.001
     assert remark["weights"][1] < 7
@@ -237,7 +241,7 @@ def test_newton_refuses_to_return_what_has_not_settled() -> None:
 
 def rejections(samples: int, seeds: int) -> tuple[int, float]:
     """One-sample tests of the exact sampler at 5 %, all groups, and the number to expect."""
-    setting = ks.settings(ks.Options())["weight-5"]
+    setting = settings(Options())["weight-5"]
     exact, _ = marginals(setting)
     critical = [kolmogorov.critical_distance(mass, samples, 0.05) for mass in exact]
     rejected = 0
@@ -266,13 +270,13 @@ def test_the_exact_sampler_is_rejected_as_often_as_the_level_says(samples: int, 
 
 
 def test_the_paper_test_rejects_less_often_than_it_says() -> None:
-    options = ks.Options(samples=2_000, level_seeds=150)
-    record = ks.level_record(ks.settings(options)["level-5"], options, np.random.default_rng(0))
+    options = Options(samples=2_000, level_seeds=150)
+    record = level_record(settings(options)["level-5"], options, np.random.default_rng(0))
     assert sum(record["paper"]["p_values"]) < 0.04 * 3 * options.level_seeds
     assert sum(record["exact"]["p_values"]) > sum(record["paper"]["p_values"])
 
 
-def test_the_merged_chain_is_told_from_fishers_law_and_the_exact_sampler_is_not(
+def test_the_merged_chain_is_rejected_and_the_exact_sampler_is_not(
     results: Results,
 ) -> None:
     record = results.records["weight-5"]
@@ -301,7 +305,7 @@ def test_tables_and_figures_cover_every_study(results: Results, folder: Path) ->
 
 
 def test_a_run_repeats_itself(results: Results) -> None:
-    assert ks.run(TINY).records == results.records
+    assert run(ks, TINY).records == results.records
 
 
 @pytest.mark.parametrize(
@@ -316,9 +320,9 @@ def test_a_run_repeats_itself(results: Results) -> None:
 )
 def test_impossible_options_are_refused_with_a_reason(wrong: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        ks.Options(**wrong)
+        Options(**wrong)
 
 
 @pytest.mark.slow
 def test_the_quick_options_run() -> None:
-    assert len(ks.table(ks.run(ks.Options.quick()))) == 6
+    assert len(ks.table(run(ks, Options().quick()))) == 6

@@ -12,13 +12,21 @@ import torch
 from scipy import optimize
 from torch import Tensor
 
-from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
-from diffurn._fisher.merged import merged_log_prob
-from diffurn_studies.harness.runner import Results
+from diffurn import CovarianceST, GumbelSoftmax
+from diffurn_studies.harness.runner import run
+from diffurn_studies.harness.study import Results
+from diffurn_studies.merged_chain import merged_log_prob
 from diffurn_studies.minimal import study as minimal
+from diffurn_studies.minimal.answers import centred, reachable_weights
+from diffurn_studies.minimal.learning import SOURCES, data_sets, split, squared_error
+from diffurn_studies.minimal.options import Options
+from diffurn_studies.minimal.results import log_odds
+from diffurn_studies.minimal.urn import PAPERS_URN, Urn
 
-TINY = minimal.Options(seeds=2, second_weights=(1.0, 4.0), samples=50, epochs=2)
+TINY = Options(seeds=2, second_weights=(1.0, 4.0), samples=50, epochs=2)
 NOTHING: Any = SimpleNamespace(scalars=lambda step, **values: None)  # a workspace that keeps no log
+# An urn whose outcomes can all be listed, and the mean of some data.
+SMALL_URN, MEAN = Urn((9, 8, 10), 7), torch.tensor([[1.3, 4.2, 1.5]], dtype=torch.float64)
 
 
 @pytest.fixture(scope="module")
@@ -28,18 +36,10 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def results(folder: Path) -> Results:
-    return minimal.run(TINY, folder)
+    return run(minimal, TINY, folder)
 
 
-@pytest.fixture
-def small_urn(monkeypatch: pytest.MonkeyPatch) -> Tensor:
-    """An urn whose outcomes can all be listed; returns the mean of some data."""
-    monkeypatch.setattr(minimal, "GROUP_SIZES", (9, 8, 10))
-    monkeypatch.setattr(minimal, "DRAWS", 7)
-    return torch.tensor([[1.3, 4.2, 1.5]])
-
-
-def by_brute_force(expectation: Any, mean: Tensor) -> Tensor:
+def by_brute_force(expectation: Any) -> Tensor:
     """The minimiser over ω with ω₁ = 1 by a simplex search, of an objective that sums over a list
     of all outcomes.
     """
@@ -53,60 +53,56 @@ def by_brute_force(expectation: Any, mean: Tensor) -> Tensor:
         method="Nelder-Mead",
         options={"xatol": 1e-9, "fatol": 1e-13, "maxiter": 4_000},
     ).x
-    return minimal.centred(torch.tensor([0.0, *best]))
+    return centred(torch.tensor([0.0, *best]))
 
 
 def all_outcomes() -> Tensor:
-    return FisherHypergeometric(
-        minimal.GROUP_SIZES, minimal.DRAWS, weights=torch.ones(3)
-    ).enumerate_support()
+    return SMALL_URN.with_weights(weights=torch.ones(3)).enumerate_support()
 
 
 def fisher_by_hand(log_weights: Tensor, outcomes: Tensor) -> Tensor:
-    sizes = torch.tensor(minimal.GROUP_SIZES)
+    sizes = torch.tensor(SMALL_URN.group_sizes)
     terms = (
         -torch.lgamma(outcomes + 1) - torch.lgamma(sizes - outcomes + 1) + outcomes * log_weights
     )
     return torch.softmax(terms.sum(-1), -1)
 
 
-def test_the_minimiser_of_the_loss_is_that_of_brute_force(small_urn: Tensor) -> None:
+def test_the_minimiser_of_the_loss_is_that_of_brute_force() -> None:
     outcomes = all_outcomes()
-    squares = (outcomes - small_urn).square().sum(-1)
-    expected = by_brute_force(
-        lambda log_weights: fisher_by_hand(log_weights, outcomes) @ squares, small_urn
-    )
-    found = minimal.answers(small_urn.repeat(1, 10, 1))
+    squares = (outcomes - MEAN).square().sum(-1)
+    expected = by_brute_force(lambda log_weights: fisher_by_hand(log_weights, outcomes) @ squares)
+    found = reachable_weights(MEAN, SMALL_URN)
     torch.testing.assert_close(found["loss"][0], expected, rtol=1e-4, atol=1e-6)
     assert (found["loss"] - found["likelihood"]).abs().max() > 0.01
 
 
-def test_the_minimiser_for_the_merged_chain_is_that_of_brute_force(small_urn: Tensor) -> None:
+def test_the_minimiser_for_the_merged_chain_is_that_of_brute_force() -> None:
     outcomes = all_outcomes()
-    squares = (outcomes - small_urn).square().sum(-1)
-    sizes, draws = torch.tensor(minimal.GROUP_SIZES), torch.tensor(minimal.DRAWS)
+    squares = (outcomes - MEAN).square().sum(-1)
+    sizes, draws = torch.tensor(SMALL_URN.group_sizes), SMALL_URN.draws
 
     def expectation(log_weights: Tensor) -> Tensor:
         return merged_log_prob(outcomes, sizes, draws, log_weights).exp() @ squares
 
     torch.testing.assert_close(
-        minimal.answers(small_urn.repeat(1, 10, 1))["merged_loss"][0],
-        by_brute_force(expectation, small_urn),
+        reachable_weights(MEAN, SMALL_URN)["merged_loss"][0],
+        by_brute_force(expectation),
         rtol=1e-4,
         atol=1e-6,
     )
 
 
-def test_maximum_likelihood_meets_the_mean_of_the_data(small_urn: Tensor) -> None:
-    log_weights = minimal.answers(small_urn.repeat(1, 10, 1))["likelihood"]
+def test_maximum_likelihood_meets_the_mean_of_the_data() -> None:
+    log_weights = reachable_weights(MEAN, SMALL_URN)["likelihood"]
     outcomes = all_outcomes()
-    torch.testing.assert_close(fisher_by_hand(log_weights[0], outcomes) @ outcomes, small_urn[0])
+    torch.testing.assert_close(fisher_by_hand(log_weights[0], outcomes) @ outcomes, MEAN[0])
 
 
 def test_the_loss_prefers_a_larger_second_weight_by_a_hundredth() -> None:
-    mean = FisherHypergeometric(minimal.GROUP_SIZES, minimal.DRAWS, weights=[1.0, 10.0, 1.0]).mean
-    found = minimal.answers(mean.repeat(1, 10, 1))
-    likelihood, loss = (minimal.log_odds(found[name].tolist()) for name in ("likelihood", "loss"))
+    mean = PAPERS_URN.with_weights(weights=[1.0, 10.0, 1.0]).mean
+    found = reachable_weights(mean.unsqueeze(0), PAPERS_URN)
+    likelihood, loss = (log_odds(found[name].tolist()) for name in ("likelihood", "loss"))
     assert float(likelihood) == pytest.approx(math.log(10), abs=1e-9)
     assert float(loss - likelihood) == pytest.approx(0.010, abs=0.001)
 
@@ -117,53 +113,47 @@ def test_the_loss_prefers_a_larger_second_weight_by_a_hundredth() -> None:
 def test_the_loss_of_a_batch_is_the_mean_squared_distance_of_its_draws(gradient: Any) -> None:
     log_weights = torch.tensor([[0.0, 0.0, 0.0], [0.0, 1.0, 0.0]])
     wanted = torch.tensor([60.0, 60.0, 60.0]).expand(2, 2_000, 3)
-    loss = minimal.squared_error(log_weights, gradient, wanted)
-    urn = FisherHypergeometric(minimal.GROUP_SIZES, minimal.DRAWS, log_weights=log_weights)
+    loss = squared_error(log_weights, gradient, wanted)
+    urn = PAPERS_URN.with_weights(log_weights=log_weights)
     # the first urn is central, where all three draw from one law; 84 is tr Cov
     assert float(loss[0]) == pytest.approx(float(urn.variance[0].sum()), rel=0.12)
     assert float(loss[1]) > 1_000
 
 
-def test_data_are_the_same_for_every_estimator_and_differ_by_seed_and_source() -> None:
-    data = minimal.data_sets(TINY, "exact")
+def test_data_differ_by_seed_and_source_alone() -> None:
+    data = data_sets(TINY, "exact")
     assert data.shape == (4, 50, 3)
-    assert (data.sum(-1) == minimal.DRAWS).all()
-    assert torch.equal(data, minimal.data_sets(TINY, "exact"))
+    assert (data.sum(-1) == PAPERS_URN.draws).all()
+    assert torch.equal(data, data_sets(TINY, "exact"))
     assert not torch.equal(data[:2], data[2:])
-    assert not torch.equal(data, minimal.data_sets(TINY, "merged"))
+    assert not torch.equal(data, data_sets(TINY, "merged"))
 
 
 def test_training_data_and_validation_data_are_apart() -> None:
-    training, validation = minimal.split(
-        minimal.data_sets(minimal.Options(seeds=1, second_weights=(1.0,)), "exact")
-    )
+    training, validation = split(data_sets(Options(seeds=1, second_weights=(1.0,)), "exact"))
     assert (training.shape[1], validation.shape[1]) == (800, 200)
 
 
 def test_the_covariance_recovers_every_weight_within_a_twentieth() -> None:
     """The promise of the full study, at one seed and all ten data sets."""
-    options = minimal.Options(seeds=1)
+    options = Options(seeds=1)
     record = minimal.run_unit(options, "covariance-on-exact-data", NOTHING)
-    errors = minimal.log_odds(record["final"])[0] - torch.tensor(options.second_weights).log()
+    errors = log_odds(record["final"])[0] - torch.tensor(options.second_weights).log()
     assert errors.abs().max() < 0.05
-    answers = minimal.log_odds(
-        minimal.run_unit(options, "answers-on-exact-data", NOTHING)["likelihood"]
-    )[0]
+    answers = log_odds(minimal.run_unit(options, "answers-on-exact-data", NOTHING)["likelihood"])[0]
     # with the data given, only the noise of the last steps is left
-    assert (minimal.log_odds(record["final"])[0] - answers).abs().max() < 0.025
+    assert (log_odds(record["final"])[0] - answers).abs().max() < 0.025
 
 
 @pytest.mark.slow
 def test_each_gradient_ends_where_its_own_loss_is_smallest() -> None:
-    options = minimal.Options(seeds=1, second_weights=(1.0, 10.0))
+    options = Options(seeds=1, second_weights=(1.0, 10.0))
     reached = {"gumbel-exact": "loss", "gumbel-merged": "merged_loss"}
-    for source in minimal.SOURCES:
+    for source in SOURCES:
         answers = minimal.run_unit(options, f"answers-on-{source}-data", NOTHING)
         for name, answer in reached.items():
             record = minimal.run_unit(options, f"{name}-on-{source}-data", NOTHING)
-            assert (
-                minimal.log_odds(record["final"]) - minimal.log_odds(answers[answer])
-            ).abs().max() < 0.06
+            assert (log_odds(record["final"]) - log_odds(answers[answer])).abs().max() < 0.06
 
 
 def test_curves_reach_from_the_first_to_the_last_step(results: Results) -> None:
@@ -212,9 +202,9 @@ def test_a_run_repeats_itself(results: Results) -> None:
 )
 def test_impossible_options_are_refused_with_a_reason(wrong: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(wrong))):
-        minimal.Options(**wrong)
+        Options(**wrong)
 
 
 @pytest.mark.slow
 def test_the_quick_options_run() -> None:
-    assert len(minimal.table(minimal.run(minimal.Options.quick()))) == 5
+    assert len(minimal.table(run(minimal, Options().quick()))) == 5

@@ -1,12 +1,22 @@
-"""The pair VAE: its loss against a plain calculation model by model, its averages, and what
-gradients reach.
+"""The pair VAE: its loss against a plain calculation model by model, its averages and its
+gradients.
 """
+
+from dataclasses import replace
 
 import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 from torch.nn.functional import binary_cross_entropy_with_logits
 
+from diffurn_studies.pairs.methods import (
+    ADAPTIVE,
+    HYPERGEOMETRIC,
+    LABEL,
+    ORACLE,
+    Hypergeometric,
+    Method,
+)
 from diffurn_studies.pairs.vae import (
     Facts,
     Noise,
@@ -16,19 +26,12 @@ from diffurn_studies.pairs.vae import (
     divergences,
     standard_kl,
 )
-from diffurn_studies.pairs.views import method_named
 
 SHAPE, LATENTS, PAIRS = (16, 16, 3), 4, 3
 
 
-def _stack(*names, seeds=None):
-    return PairVAE(
-        [method_named(name) for name in names],
-        seeds or list(range(len(names))),
-        SHAPE,
-        LATENTS,
-        channels=4,
-    )
+def _stack(*methods, seeds=None):
+    return PairVAE(methods, seeds or list(range(len(methods))), SHAPE, LATENTS, channels=4)
 
 
 def _inputs(models, seed=0, same=False):
@@ -61,7 +64,7 @@ def _random_posterior(models=2, seed=0):
     )
 
 
-def test_divergences_are_those_of_torchs_normal_laws():
+def test_divergences_are_those_of_torchs_normal_distributions():
     own = _random_posterior()
     one_sided, symmetric = divergences(own)
     for model in range(2):
@@ -86,10 +89,18 @@ def test_averages_are_the_means_of_moments_or_the_product_of_experts():
 
 
 @pytest.mark.parametrize(
-    "name", ["ada", "ada-once", "label-product", "oracle-once-product-beta3", "hypergeometric-once"]
+    "method",
+    [
+        ADAPTIVE,
+        replace(ADAPTIVE, payment="once"),
+        replace(LABEL, averaging="product"),
+        replace(ORACLE, payment="once", averaging="product", beta=3.0),
+        replace(HYPERGEOMETRIC, payment="once"),
+    ],
+    ids=lambda method: method.label,
 )
-def test_the_loss_is_the_evidence_bound_of_the_pair(name):
-    model, method = _stack(name), method_named(name)
+def test_the_loss_is_the_evidence_bound_of_the_pair(method):
+    model = _stack(method)
     pictures, noise, facts, temperature = _inputs(1)
     own = model.posterior(pictures)
     chosen = model.independent(own, noise.gumbel, facts, temperature)[0].bool()
@@ -130,17 +141,23 @@ def test_the_loss_is_the_evidence_bound_of_the_pair(name):
 
 
 def test_a_model_does_not_depend_on_its_neighbours():
-    names = ("label", "hypergeometric-log1p", "ada", "hypergeometric-covariance-once")
-    together, inputs = _stack(*names), _inputs(len(names), same=True)
+    methods = (
+        LABEL,
+        Method(Hypergeometric(scale="log1p")),
+        ADAPTIVE,
+        Method(Hypergeometric("covariance"), payment="once"),
+    )
+    together, inputs = _stack(*methods), _inputs(len(methods), same=True)
     whole = together.losses(*inputs)
-    for place, name in enumerate(names):
-        alone = _stack(name, seeds=[place]).losses(*_inputs(1, same=True))
+    for place, method in enumerate(methods):
+        alone = _stack(method, seeds=[place]).losses(*_inputs(1, same=True))
         for mine, theirs in zip(alone, whole, strict=True):
             torch.testing.assert_close(mine[0], theirs[place])
 
 
-def test_the_importance_layer_learns_under_both_estimators_and_only_in_models_with_an_urn():
-    stack = _stack("hypergeometric", "ada", "hypergeometric-covariance-log1p-once")
+def test_the_importance_layer_learns_only_in_models_with_an_urn():
+    covariance = Method(Hypergeometric("covariance", "log1p"), payment="once")
+    stack = _stack(HYPERGEOMETRIC, ADAPTIVE, covariance)
     stack.losses(*_inputs(3)).loss.sum().backward()
     for gradient in (stack.importance.weight.grad, stack.importance.bias.grad):
         moved = gradient.flatten(1).abs().sum(1) > 0
@@ -148,7 +165,7 @@ def test_the_importance_layer_learns_under_both_estimators_and_only_in_models_wi
 
 
 def test_the_profile_has_the_losses_of_fixed_numbers():
-    stack = _stack("oracle", "oracle-once")
+    stack = _stack(ORACLE, replace(ORACLE, payment="once"))
     pictures, noise, facts, temperature = _inputs(2)
     profile = stack.profile(pictures, noise.normal)
     assert profile.shape == (2, LATENTS + 1)
@@ -161,4 +178,4 @@ def test_the_profile_has_the_losses_of_fixed_numbers():
 
 def test_pictures_of_a_wrong_size_are_refused():
     with pytest.raises(ValueError, match="28 × 28"):
-        PairVAE([method_named("ada")], [0], (28, 28, 1))
+        PairVAE([ADAPTIVE], [0], (28, 28, 1))

@@ -1,9 +1,6 @@
-"""The study of pairs: what a run records, that it can be interrupted, and what a model that breaks
-down leaves.
-"""
+"""The pairs study: its records, interrupted runs, and models that break down."""
 
-import json
-from dataclasses import asdict, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -11,11 +8,20 @@ import torch
 from typer.testing import CliRunner
 
 from diffurn.cli import app
+from diffurn_studies.harness.engines import same_everywhere
 from diffurn_studies.harness.pictures import unpacked
-from diffurn_studies.harness.runner import RunError
+from diffurn_studies.harness.runner import Results, RunError, Workspace, run
 from diffurn_studies.pairs import study as pairs
-from diffurn_studies.pairs.study import Options, stacks, units
-from diffurn_studies.pairs.training import PairTraining
+from diffurn_studies.pairs.methods import (
+    ADAPTIVE,
+    HYPERGEOMETRIC,
+    LABEL,
+    Hypergeometric,
+    Method,
+)
+from diffurn_studies.pairs.options import Options, stacks
+from diffurn_studies.pairs.stack import StackUnit, load_images, source_of, training_of
+from diffurn_studies.pairs.study import units
 
 pytest.importorskip(
     "sklearn", reason="scoring needs scikit-learn: pip install 'diffurn[experiments]'"
@@ -25,10 +31,10 @@ pytest.importorskip(
 pytestmark = pytest.mark.filterwarnings("ignore:The number of unique classes")
 
 METHODS = (
-    "label",
-    "ada-once-lr1e-3",
-    "hypergeometric",
-    "hypergeometric-covariance-log1p-once-lr1e-3",
+    LABEL,
+    replace(ADAPTIVE, payment="once", learning_rate=1e-3),
+    HYPERGEOMETRIC,
+    Method(Hypergeometric("covariance", "log1p"), payment="once", learning_rate=1e-3),
 )
 
 
@@ -55,7 +61,21 @@ def tiny():
 @pytest.fixture(scope="module")
 def finished(tiny, tmp_path_factory):
     out = tmp_path_factory.mktemp("pairs") / "run"
-    return out, pairs.run(tiny, out)
+    return out, run(pairs, tiny, out)
+
+
+def settings(models):
+    """Method, s and seed of models in a record."""
+    return [
+        (Method.from_fields(model["method"]), model["shared"], model["seed"]) for model in models
+    ]
+
+
+def training(options):
+    """The stack of s = 3 at its first step."""
+    chosen = stacks(options)["s3"]
+    source = source_of(options, load_images(options), chosen, torch.device("cpu"))
+    return training_of(options, chosen, source, list(range(len(chosen))))
 
 
 def test_training_comes_before_scoring(tiny):
@@ -67,11 +87,9 @@ def test_training_comes_before_scoring(tiny):
 def test_the_record_holds_every_model_with_its_course(finished, tiny):
     record = finished[1].records["train-s3"]
     assert record["factors"][0] == "object colour"
-    assert [
-        (model["method"], model["shared"], model["seed"]) for model in record["models"]
-    ] == stacks(tiny)["s3"]
+    assert settings(record["models"]) == stacks(tiny)["s3"]
     for model in record["models"]:
-        assert model["shared"] == 3
+        assert model["label"] == Method.from_fields(model["method"]).label
         assert model["stopped_after"] is None
         assert model["curve"]["step"] == [3, 6]
         assert all(
@@ -79,7 +97,8 @@ def test_the_record_holds_every_model_with_its_course(finished, tiny):
             for name in ("loss", "reconstruction", "kl", "independent")
         )
         assert model["final"]["loss"] == pytest.approx(
-            model["final"]["reconstruction"] + model["beta"] * model["final"]["kl"], rel=1e-4
+            model["final"]["reconstruction"] + model["method"]["beta"] * model["final"]["kl"],
+            rel=1e-4,
         )
         assert sum(model["final"]["counts"]["3"]) == 90
         assert len(model["final"]["profile"]) == tiny.latent + 1
@@ -128,9 +147,7 @@ def test_methods_share_start_pairs_and_noise_of_a_seed(finished):
 def test_scores_are_of_the_latents_that_training_kept(finished, tiny):
     out, results = finished
     scored = results.records["score-s3"]["models"]
-    assert [(model["method"], model["shared"], model["seed"]) for model in scored] == stacks(tiny)[
-        "s3"
-    ]
+    assert settings(scored) == stacks(tiny)["s3"]
     assert all(-1 <= model["whole_accuracy"] <= 1 for model in scored)
     with np.load(out / "files" / "train-s3" / "latents.npz") as kept:
         assert kept["means"].shape == (8, 90, 2, tiny.latent)
@@ -140,9 +157,9 @@ def test_scores_are_of_the_latents_that_training_kept(finished, tiny):
 
 
 def test_speed_is_measured_for_every_method(finished):
-    speeds = finished[1].records["speed"]["milliseconds"]
-    assert list(speeds) == list(METHODS)
-    assert all(value > 0 for value in speeds.values())
+    speeds = finished[1].records["speed"]["methods"]
+    assert [Method.from_fields(each["method"]) for each in speeds] == list(METHODS)
+    assert all(each["milliseconds"] > 0 for each in speeds)
 
 
 def test_tables_and_figures_come_out(finished):
@@ -151,120 +168,135 @@ def test_tables_and_figures_come_out(finished):
     assert {path.stem for path in (out / "figures").glob("*.png")} == set(pairs.figure(results))
 
 
-def test_a_run_with_a_budget_goes_on_to_the_same_record(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr("diffurn_studies.stacked.training.BLOCK", 2)
-    short = replace(tiny, shared=(3,), timed_models=0, methods=METHODS[-2:], seeds=1)
-    whole = pairs.run(short, tmp_path / "whole").records
+def test_a_run_with_a_budget_goes_on_to_the_same_record(tiny, tmp_path):
+    short = replace(
+        tiny, shared=(3,), timed_models=0, methods=METHODS[-2:], seeds=1, evaluate_every=2
+    )
+    whole = run(pairs, short, tmp_path / "whole").records
     limited = replace(short, budget_seconds=0.0)
-    stops = 0
-    for _ in range(10):
-        try:
-            records = pairs.run(limited, tmp_path / "run").records
-            break
-        except RunError as stopped:
-            stops += 1
-            assert "the same command goes on" in str(stopped)  # noqa: PT017 (it ends without an error at last)
-    assert stops > 0
-    assert records == whole
+    for step in (2, 4):  # a budget that is used up stops at the next point of the curves
+        message = f"after {step} of 6 steps: everything is saved, and the same command goes on"
+        with pytest.raises(RunError, match=message):
+            run(pairs, limited, tmp_path / "run")
+    assert run(pairs, limited, tmp_path / "run").records == whole
 
 
-def test_a_model_that_breaks_down_names_step_setting_and_checkpoint_and_the_others_go_on(
-    finished, tiny, tmp_path, monkeypatch, capfd
-):
-    advance = PairTraining.advance
+def test_a_stack_goes_on_from_any_block_to_the_same_measures(tiny):
+    whole, first, second = (training(tiny) for _ in range(3))
+    for goal in (2, 3):
+        whole.advance(goal)
+    first.advance(2)
+    second.load_state(first.state())
+    second.advance(3)
+    assert torch.equal(second.read_measures(), whole.read_measures())
+    for mine, theirs in zip(second.model.parameters(), whole.model.parameters(), strict=True):
+        assert torch.equal(mine, theirs)
 
-    def breaks(training, goal):
-        if training.step > 0 and bool(training.active[5]):
-            with torch.no_grad():
-                training.model.importance.weight[5] = torch.nan
-        return advance(training, goal)
 
-    monkeypatch.setattr(PairTraining, "advance", breaks)
-    results = pairs.run(replace(tiny, shared=(3,), timed_models=0), tmp_path / "run")
-    said = capfd.readouterr().err
+def test_a_broken_model_is_named_and_the_others_go_on(finished, tiny, tmp_path, capfd):
+    options = replace(tiny, shared=(3,), timed_models=0)
+    workspaces = {
+        unit: Workspace(tmp_path, unit, torch.device("cpu")) for unit in ("train-s3", "score-s3")
+    }
+    with same_everywhere():
+        stack = StackUnit(options, "s3", workspaces["train-s3"])
+        stack.training.advance(3)
+        stack.note_losses()
+        with torch.no_grad():
+            stack.training.model.importance.weight[5] = torch.nan
+        trained = stack.run()
     assert (
-        "method='hypergeometric', shared=3, seed=1) broke down between steps 0 and 6; its last "
-        "good checkpoint is that of step 0" in said
+        "HGVAE, s = 3, seed 1: broke down between steps 0 and 6; its last good checkpoint is that "
+        "of step 0" in capfd.readouterr().err
     )
-    broken, healthy = (
-        results.records["train-s3"]["models"][5],
-        results.records["train-s3"]["models"][4],
-    )
+    broken, healthy = trained["models"][5], trained["models"][4]
     assert (broken["stopped_after"], broken["final"], broken["curve"]["step"]) == (6, None, [3])
-    assert results.records["score-s3"]["models"][5]["whole_accuracy"] is None
     assert {**healthy, "pictures": None} == finished[1].records["train-s3"]["models"][4]
-    assert pairs.table(results)
+    scored = pairs.run_unit(options, "score-s3", workspaces["score-s3"])
+    assert scored["models"][5]["whole_accuracy"] is None
+    assert pairs.table(Results("pairs", options, {}, {"train-s3": trained, "score-s3": scored}))
 
 
 def test_stacks_of_one_number_and_of_all_train_the_same_models(finished, tiny, tmp_path):
     some = replace(tiny, together=True, timed_models=0, methods=METHODS[::3], seeds=1)
-    together = pairs.run(some, tmp_path / "run").records["train-all"]["models"]
+    together = run(pairs, some, tmp_path / "run").records["train-all"]["models"]
     apart = [
         model
         for name in ("train-s3", "train-srandom")
         for model in finished[1].records[name]["models"]
     ]
-    others = [model for model in apart if model["method"] in some.methods and model["seed"] == 0]
+    labels = [method.label for method in some.methods]
+    others = [model for model in apart if model["label"] in labels and model["seed"] == 0]
+    assert settings(together) == settings(others)
     for own, other in zip(together, others, strict=True):
-        assert (own["method"], own["shared"], own["seed"]) == (
-            other["method"],
-            other["shared"],
-            other["seed"],
-        )
         assert own["curve"]["loss"] == pytest.approx(other["curve"]["loss"], rel=1e-5)
         assert own["final"]["counts"].keys() == other["final"]["counts"].keys()
 
 
 def test_missing_latents_are_named(tiny, tmp_path):
-    short = replace(tiny, shared=(3,), timed_models=0, methods=("label",), seeds=1)
-    pairs.run(short, tmp_path / "run")
+    short = replace(tiny, shared=(3,), timed_models=0, methods=(LABEL,), seeds=1)
+    run(pairs, short, tmp_path / "run")
     (tmp_path / "run" / "files" / "train-s3" / "latents.npz").unlink()
     (tmp_path / "run" / "records" / "score-s3.json").unlink()
     with pytest.raises(RunError, match=r"latents\.npz, the latents to score, cannot be read"):
-        pairs.run(short, tmp_path / "run")
+        run(pairs, short, tmp_path / "run")
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"methods": (ADAPTIVE, ADAPTIVE)}, "methods are AdaVAE, AdaVAE, but .* each named once"),
+        ({"methods": ()}, "methods are none, but must be at least one"),
+        ({"shared": (1, 1)}, "shared are 1, 1, but"),
+        ({"shared": (-2,)}, "shared holds -2, but must hold numbers of factors, or -1"),
+        ({"seeds": 0}, "seeds is 0, but must be at least 1"),
+        ({"test_pairs": 10, "score_train": 10}, "must be more than score_train, which is 10"),
+    ],
+)
+def test_impossible_options_are_refused(fields, message):
+    with pytest.raises(ValueError, match=message):
+        Options(**fields)
+
+
+def test_more_shared_factors_than_there_are_is_refused(tiny):
+    with pytest.raises(RunError, match="shared is 8, but arm has 7 factors"):
+        run(pairs, replace(tiny, shared=(8,)))
 
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["methods=label,vae"], "no method 'vae'"),
-        (["methods=ada,ada"], "each named once"),
-        (["shared=8"], "shared is 8, but arm has 7 factors"),
-        (["shared=-2"], "not -2"),
         (["test_pairs=10", "score_train=10"], "must be more than score_train"),
         (["dataset=sprites"], "sprites needs the path"),
         (["dataset=sprites", "data=nowhere.npz"], "nowhere.npz is not there"),
     ],
 )
-def test_the_command_line_names_what_is_wrong(arguments, message, tmp_path, monkeypatch):
-    monkeypatch.delenv("DIFFURN_DATA", raising=False)
-    settings = [word for argument in arguments for word in ("--set", argument)]
-    answer = CliRunner().invoke(
-        app, ["reproduce", "pairs", "--out", str(tmp_path / "run"), *settings]
+def test_the_command_line_names_what_is_wrong(arguments, message, tmp_path):
+    changes = [word for argument in arguments for word in ("--set", argument)]
+    answer = CliRunner(env={"DIFFURN_DATA": None}).invoke(
+        app, ["reproduce", "pairs", "--out", str(tmp_path / "run"), *changes]
     )
     assert answer.exit_code == 2, answer.output
     assert message in " ".join(answer.output.split())
 
 
-def test_options_are_plain_json():
-    for options in (Options(), Options.quick()):
-        json.dumps(asdict(options))
+def test_quick_options_keep_the_methods_and_raise_their_rates():
+    options = Options(methods=(LABEL, HYPERGEOMETRIC, METHODS[1])).quick()
+    assert [method.label for method in options.methods] == [
+        "LabelVAE (lr 1e-3)",
+        "HGVAE (lr 1e-3)",
+        "AdaVAE (once, lr 1e-3)",
+    ]
+    assert options.shared == (1, 5)
+    assert (options.seeds, options.steps, options.device) == (1, 600, "cpu")
 
 
 @pytest.mark.slow
 @pytest.mark.needs("C++")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of inductor's own making
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # raised inside inductor
 def test_a_compiled_step_is_the_same_step(tiny):
-    from diffurn_studies.pairs.study import _images, _source, _training
-
-    def parameters(options):
-        chosen = stacks(options)["s3"]
-        source = _source(options, _images(options), chosen, torch.device("cpu"))
-        training = _training(options, chosen, source, list(range(len(chosen))))
-        training.advance(3)
-        return [parameter.detach() for parameter in training.model.parameters()]
-
-    for mine, theirs in zip(
-        parameters(tiny), parameters(replace(tiny, compiled=True)), strict=True
-    ):
+    plain, compiled = training(tiny), training(replace(tiny, compiled=True))
+    for stack in (plain, compiled):
+        stack.advance(3)
+    for mine, theirs in zip(plain.model.parameters(), compiled.model.parameters(), strict=True):
         torch.testing.assert_close(mine, theirs, rtol=1e-3, atol=1e-5)

@@ -56,7 +56,7 @@ def test_exactly_so_many_factors_are_shared_and_all_others_differ(shared: int) -
 
 
 @pytest.mark.parametrize("shared", [1, 3, 5])
-def test_all_subsets_are_equally_likely_and_so_are_their_members_to_be_the_known_one(
+def test_subsets_and_their_known_members_are_equally_likely(
     shared: int,
 ) -> None:
     pairs = pairs_of(SIZES, 60_000, shared, seed=shared)

@@ -1,6 +1,4 @@
-"""What latents know of factors: scores of codes made by hand, against scikit-learn and the
-definitions.
-"""
+"""Scores of latents made by hand, against scikit-learn and the definitions."""
 
 from __future__ import annotations
 
@@ -12,7 +10,6 @@ import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from diffurn_studies.pairs import scores as pairs_scores
 from diffurn_studies.pairs.records import references
 from diffurn_studies.pairs.scores import (
     Latents,
@@ -211,11 +208,8 @@ def test_scores_are_those_of_the_protocol_at_the_exact_optimum(sklearn_metrics: 
 
 
 @pytest.mark.usefixtures("sklearn_metrics")
-def test_classifiers_that_do_not_converge_are_counted_and_do_not_warn(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(pairs_scores, "_ITERATIONS", 1)
-    assert downstream(entangled(), TRAIN, SIZES)["unconverged"] == 12
+def test_classifiers_that_do_not_converge_are_counted_and_do_not_warn() -> None:
+    assert downstream(entangled(), TRAIN, SIZES, iterations=1)["unconverged"] == 12
 
 
 @pytest.mark.usefixtures("sklearn_metrics")

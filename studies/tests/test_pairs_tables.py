@@ -1,9 +1,9 @@
-"""What the pairs study shows, from records whose answers are worked out here by hand."""
+"""The tables and figures of the pairs study, from records whose answers are worked out by hand."""
 
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
+from dataclasses import asdict, replace
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,9 @@ from scipy.stats import hypergeom
 from diffurn_studies.harness.pictures import packed, unpacked
 from diffurn_studies.harness.tables import Table, text
 from diffurn_studies.pairs.figure import figures
-from diffurn_studies.pairs.records import ablations, joined, plain_number, shown
+from diffurn_studies.pairs.methods import ADAPTIVE, HYPERGEOMETRIC, LABEL, ORACLE, Method
+from diffurn_studies.pairs.options import Options
+from diffurn_studies.pairs.records import ablations, joined
 from diffurn_studies.pairs.tables import tables
 
 FACTORS = [
@@ -28,20 +30,11 @@ FACTORS = [
 ]
 SHAPE = (4, 5, 3)
 STEPS = 1_000
+ONCE = replace(HYPERGEOMETRIC, payment="once")
 
 
-def options(**changes: Any) -> Any:
-    return SimpleNamespace(
-        **{
-            "dataset": "arm",
-            "shared": (0, 3),
-            "methods": (),
-            "seeds": 1,
-            "steps": STEPS,
-            "latent": 10,
-            **changes,
-        }
-    )
+def options(**changes: Any) -> Options:
+    return replace(Options(shared=(0, 3), seeds=1, steps=STEPS, latent=10), **changes)
 
 
 def counts(**pairs: int) -> list[int]:
@@ -50,7 +43,7 @@ def counts(**pairs: int) -> list[int]:
 
 
 def trained(
-    method: str,
+    method: Method,
     shared: int | None,
     found: dict[str, list[int]] | list[int] | None,
     seed: int = 0,
@@ -68,12 +61,10 @@ def trained(
     }
     final["profile"] = [2500.0 + (number - 4) ** 2 for number in range(11)]
     return {
-        "method": method,
+        "method": asdict(method),
+        "label": method.label,
         "shared": shared,
         "seed": seed,
-        "learning_rate": 1e-4,
-        "final_temperature": 0.01,
-        "beta": 1.0,
         "stopped_after": None if found is not None else 123,
         "curve": {
             name: [5000.0 / (1 + step) + seed for step in steps]
@@ -92,10 +83,7 @@ def scored(
     shared: float | None = 0.3,
     unconverged: int = 0,
 ) -> dict[str, Any]:
-    setting = {
-        name: model[name]
-        for name in ("method", "shared", "seed", "learning_rate", "final_temperature", "beta")
-    }
+    setting = {name: model[name] for name in ("method", "label", "shared", "seed")}
     scores = {
         "shared_accuracy": shared,
         "independent_accuracy": independent,
@@ -125,14 +113,14 @@ def with_pictures(model: dict[str, Any], seed: int = 0) -> dict[str, Any]:
 
 SMALL = {
     "train-s0": train_record(
-        trained("label", 0, counts(k1=10)),
-        trained("ada", 0, counts(k2=10)),
-        trained("hypergeometric", 0, counts(k7=8, k6=2)),
+        trained(LABEL, 0, counts(k1=10)),
+        trained(ADAPTIVE, 0, counts(k2=10)),
+        trained(HYPERGEOMETRIC, 0, counts(k7=8, k6=2)),
     ),
     "train-s3": train_record(
-        trained("label", 3, counts(k1=10)),
-        trained("ada", 3, counts(k1=5, k2=5)),
-        trained("hypergeometric", 3, counts(k4=10)),
+        trained(LABEL, 3, counts(k1=10)),
+        trained(ADAPTIVE, 3, counts(k1=5, k2=5)),
+        trained(HYPERGEOMETRIC, 3, counts(k4=10)),
     ),
 }
 
@@ -141,7 +129,7 @@ def scores_of(records: dict[str, Any], independent: dict[str, float]) -> dict[st
     """The units that score these models, each method with its own I-accuracy."""
     return {
         unit.replace("train", "score"): {
-            "models": [scored(model, independent[model["method"]]) for model in record["models"]]
+            "models": [scored(model, independent[model["label"]]) for model in record["models"]]
         }
         for unit, record in records.items()
     }
@@ -158,58 +146,25 @@ def row(table: Table, *start: Any) -> dict[str, str]:
     return {column: text(cell) for column, cell in zip(table.columns, cells, strict=True)}
 
 
-@pytest.mark.parametrize(
-    ("method", "name"),
-    [
-        ("label", "LabelVAE"),
-        ("label-index", "LabelVAE (by index)"),
-        ("label-index-once", "LabelVAE (by index, once)"),
-        ("ada-once", "AdaVAE (once)"),
-        ("oracle", "Oracle"),
-        ("hypergeometric", "HGVAE"),
-        ("hypergeometric-covariance-log1p-once-lr1e-4", "HGVAE (covariance, log1p, once, lr 1e-4)"),
-        ("hypergeometric-lr1e-3-tau0.5-beta4", "HGVAE (lr 1e-3, τ 0.5, β 4)"),
-    ],
-)
-def test_methods_have_names_for_people(method: str, name: str) -> None:
-    assert shown(method) == name
-
-
-def test_numbers_are_written_as_in_the_names_of_methods() -> None:
-    assert [plain_number(value) for value in (1e-6, 0.0001, 0.00025, 0.01, 1.0, 4, 0)] == [
-        "1e-6",
-        "1e-4",
-        "2.5e-4",
-        "0.01",
-        "1",
-        "4",
-        "0",
-    ]
-
-
 def test_every_model_is_joined_with_its_own_score() -> None:
     models = joined(
         SMALL
-        | {
-            "score-s3": scores_of(SMALL, {"label": 0.1, "ada": 0.2, "hypergeometric": 0.3})[
-                "score-s3"
-            ]
-        }
+        | {"score-s3": scores_of(SMALL, {"LabelVAE": 0.1, "AdaVAE": 0.2, "HGVAE": 0.3})["score-s3"]}
     )
     found = {(model["method"], model["shared"]): model["independent_accuracy"] for model in models}
     assert found == {
-        ("label", 0): None,
-        ("ada", 0): None,
-        ("hypergeometric", 0): None,
-        ("label", 3): 0.1,
-        ("ada", 3): 0.2,
-        ("hypergeometric", 3): 0.3,
+        (LABEL, 0): None,
+        (ADAPTIVE, 0): None,
+        (HYPERGEOMETRIC, 0): None,
+        (LABEL, 3): 0.1,
+        (ADAPTIVE, 3): 0.2,
+        (HYPERGEOMETRIC, 3): 0.3,
     }
 
 
 def test_a_score_of_another_learning_rate_is_not_taken() -> None:
-    model = trained("ada", 3, counts(k4=1))
-    other = {**scored(model, 0.9), "learning_rate": 1e-3}
+    model = trained(ADAPTIVE, 3, counts(k4=1))
+    other = scored(trained(replace(ADAPTIVE, learning_rate=1e-3), 3, counts(k4=1)), 0.9)
     assert (
         joined({"train-s3": train_record(model), "score-s3": {"models": [other]}})[0][
             "independent_accuracy"
@@ -219,8 +174,8 @@ def test_a_score_of_another_learning_rate_is_not_taken() -> None:
 
 
 def test_errors_are_means_and_sample_deviations_over_seeds() -> None:
-    first = trained("hypergeometric", 3, counts(k4=10))  # errors 9 (ŝ = 6 for s = 3) and 0
-    second = trained("hypergeometric", 3, counts(k2=5, k6=5), seed=1)  # (25 + 1) / 2 = 13, and 4
+    first = trained(HYPERGEOMETRIC, 3, counts(k4=10))  # errors 9 (ŝ = 6 for s = 3) and 0
+    second = trained(HYPERGEOMETRIC, 3, counts(k2=5, k6=5), seed=1)  # (25 + 1) / 2 = 13, and 4
     table = titled(tables({"train-s3": train_record(first, second)}, options()), "how many")
     found = row(table, "3", "HGVAE")
     assert found["mean k̂"] == "4.00 ± 0.00"
@@ -261,10 +216,10 @@ def test_references_are_those_of_brute_force(shared: str, settings: list[int]) -
 def test_all_s_together_are_means_of_the_seeds_that_finished() -> None:
     records = {
         "train-s0": train_record(
-            trained("ada", 0, counts(k3=1)), trained("ada", 0, counts(k7=1), seed=1)
+            trained(ADAPTIVE, 0, counts(k3=1)), trained(ADAPTIVE, 0, counts(k7=1), seed=1)
         ),  # errors 16 and 0
         "train-s3": train_record(
-            trained("ada", 3, counts(k2=1)), trained("ada", 3, None, seed=1)
+            trained(ADAPTIVE, 3, counts(k2=1)), trained(ADAPTIVE, 3, None, seed=1)
         ),  # error 4, and none
     }
     table = titled(tables(records, options()), "how many")
@@ -280,7 +235,7 @@ def test_random_s_is_judged_by_the_true_s_of_each_pair() -> None:
     }  # errors of k̂: 0, 0, 0, 0, 0, 4; of ŝ: 9, 9, 9, 9, 9, 1
     table = titled(
         tables(
-            {"train-srandom": train_record(trained("hypergeometric", None, found))},
+            {"train-srandom": train_record(trained(HYPERGEOMETRIC, None, found))},
             options(shared=(-1,)),
         ),
         "how many",
@@ -294,14 +249,14 @@ def test_random_s_is_judged_by_the_true_s_of_each_pair() -> None:
     assert any("disentanglement_lib" in note and "s = 0" in note for note in table.notes)
 
 
-def test_without_random_s_nobody_speaks_of_it() -> None:
+def test_notes_mention_random_s_only_if_there_is_one() -> None:
     found = tables(SMALL, options())
     assert not any("random:" in note for table in found[:3] for note in table.notes)
 
 
 def test_the_headline_is_explained_where_latents_are_spare() -> None:
     assert any("s + 3" in note for note in titled(tables(SMALL, options()), "how many").notes)
-    records = {"train-s3": train_record(trained("ada", 3, [0, 0, 0, 0, 5, 0, 0, 0]))}
+    records = {"train-s3": train_record(trained(ADAPTIVE, 3, [0, 0, 0, 0, 5, 0, 0, 0]))}
     assert not any(
         "perfect" in note for note in titled(tables(records, options(latent=7)), "how many").notes
     )
@@ -309,9 +264,7 @@ def test_the_headline_is_explained_where_latents_are_spare() -> None:
 
 def test_accuracies_stand_beside_the_papers() -> None:
     table = titled(
-        tables(
-            SMALL | scores_of(SMALL, {"label": 0.1, "ada": 0.2, "hypergeometric": 0.3}), options()
-        ),
+        tables(SMALL | scores_of(SMALL, {"LabelVAE": 0.1, "AdaVAE": 0.2, "HGVAE": 0.3}), options()),
         "know",
     )
     assert list(table.columns) == ["s", "method", "S", "paper", "I", "paper", "whole", "DCI"]
@@ -334,7 +287,7 @@ def test_missing_scores_leave_cells_empty_and_claims_open() -> None:
 
 
 def test_classifiers_that_did_not_converge_are_counted() -> None:
-    model = trained("ada", 3, counts(k4=1))
+    model = trained(ADAPTIVE, 3, counts(k4=1))
     records = {
         "train-s3": train_record(model),
         "score-s3": {"models": [scored(model, 0.2, unconverged=2)]},
@@ -347,9 +300,7 @@ def test_classifiers_that_did_not_converge_are_counted() -> None:
 
 def test_claims_hold_where_they_do() -> None:
     table = titled(
-        tables(
-            SMALL | scores_of(SMALL, {"label": 0.1, "ada": 0.2, "hypergeometric": 0.2}), options()
-        ),
+        tables(SMALL | scores_of(SMALL, {"LabelVAE": 0.1, "AdaVAE": 0.2, "HGVAE": 0.2}), options()),
         "claims",
     )
     errors = row(table, "MSE(7−s, k̂) below the baselines'", "HGVAE")
@@ -376,14 +327,14 @@ def test_claims_hold_where_they_do() -> None:
 def test_claims_fail_where_they_do() -> None:
     records = {
         "train-s0": train_record(
-            trained("ada", 0, counts(k7=1)), trained("hypergeometric", 0, counts(k7=1))
+            trained(ADAPTIVE, 0, counts(k7=1)), trained(HYPERGEOMETRIC, 0, counts(k7=1))
         ),
         "train-s3": train_record(
-            trained("ada", 3, counts(k4=1)), trained("hypergeometric", 3, counts(k7=1))
+            trained(ADAPTIVE, 3, counts(k4=1)), trained(HYPERGEOMETRIC, 3, counts(k7=1))
         ),
     }
     table = titled(
-        tables(records | scores_of(records, {"ada": 0.25, "hypergeometric": 0.24}), options()),
+        tables(records | scores_of(records, {"AdaVAE": 0.25, "HGVAE": 0.24}), options()),
         "claims",
     )
     assert (
@@ -395,14 +346,14 @@ def test_claims_fail_where_they_do() -> None:
     assert row(table, "ŝ does not follow s", "AdaVAE")["holds?"] == "no"
 
 
-def test_a_claim_about_models_that_broke_down_is_open_unless_others_refute_it() -> None:
-    broken = trained("hypergeometric", 0, None)
+def test_a_claim_about_broken_models_is_open_unless_refuted() -> None:
+    broken = trained(HYPERGEOMETRIC, 0, None)
     for independent, outcome in ((4, "–"), (7, "no")):
         records = {
-            "train-s0": train_record(trained("ada", 0, counts(k2=1)), broken),
+            "train-s0": train_record(trained(ADAPTIVE, 0, counts(k2=1)), broken),
             "train-s3": train_record(
-                trained("ada", 3, counts(k2=1)),
-                trained("hypergeometric", 3, counts(**{f"k{independent}": 1})),
+                trained(ADAPTIVE, 3, counts(k2=1)),
+                trained(HYPERGEOMETRIC, 3, counts(**{f"k{independent}": 1})),
             ),
         }
         claim = row(
@@ -418,8 +369,8 @@ def test_following_in_pairs_is_the_correlation_over_pairs() -> None:
     found = {"1": counts(k6=3, k2=1), "4": counts(k3=2, k5=2), "6": counts(k1=4)}
     records = {
         "train-srandom": train_record(
-            trained("ada", None, {"1": counts(k1=2), "6": counts(k1=2)}),
-            trained("hypergeometric", None, found),
+            trained(ADAPTIVE, None, {"1": counts(k1=2), "6": counts(k1=2)}),
+            trained(HYPERGEOMETRIC, None, found),
         )
     }
     table = titled(tables(records, options(shared=(-1,))), "claims")
@@ -436,8 +387,12 @@ def test_following_in_pairs_is_the_correlation_over_pairs() -> None:
 
 
 def test_run_times_stand_beside_the_papers_as_multiples_of_labelvae() -> None:
+    times = {LABEL: 0.5, replace(ADAPTIVE, payment="once"): 0.55, ORACLE: 0.45}
     speed = {
-        "milliseconds": {"label": 0.5, "ada-once": 0.55, "oracle": 0.45},
+        "methods": [
+            {"method": asdict(method), "label": method.label, "milliseconds": time}
+            for method, time in times.items()
+        ],
         "models": 12,
         "batch_size": 64,
     }
@@ -461,14 +416,14 @@ def test_without_times_there_is_no_table_of_them() -> None:
 
 def test_every_run_is_listed_with_those_that_broke_down() -> None:
     models = [
-        trained("label", 3, counts(k1=1)),
-        trained("hypergeometric-once-lr1e-6", 3, None, seed=2, learning_rate=1e-6),
+        trained(LABEL, 3, counts(k1=1)),
+        trained(replace(ONCE, learning_rate=1e-5), 3, None, seed=2),
     ]
     table = titled(tables({"train-s3": train_record(*models)}, options()), "every run")
     assert len(table.rows) == 2
     broken = row(table, "3", "HGVAE (once)", 2)
     assert (broken["lr"], broken["τ"], broken["β"], broken["loss"], broken["broke down at"]) == (
-        "1e-6",
+        "1e-5",
         "0.01",
         "1",
         "–",
@@ -486,15 +441,15 @@ def test_every_run_is_listed_with_those_that_broke_down() -> None:
 
 def ablated() -> dict[str, Any]:
     """Two learning rates, one of them at s = 3 only; and a single value of everything else."""
-    slow = {"learning_rate": 1e-6}
+    fast = replace(HYPERGEOMETRIC, learning_rate=1e-4)
     return {
-        "train-s0": train_record(trained("hypergeometric", 0, counts(k7=1), **slow)),
+        "train-s0": train_record(trained(HYPERGEOMETRIC, 0, counts(k7=1))),
         "train-s3": train_record(
-            trained("hypergeometric", 3, counts(k4=1), **slow),
-            trained("hypergeometric", 3, counts(k2=1), seed=1, **slow),
-            trained("hypergeometric-lr1e-4", 3, counts(k5=1)),
-            trained("hypergeometric-lr1e-4", 3, None, seed=1),
-            trained("ada", 3, counts(k4=1)),
+            trained(HYPERGEOMETRIC, 3, counts(k4=1)),
+            trained(HYPERGEOMETRIC, 3, counts(k2=1), seed=1),
+            trained(fast, 3, counts(k5=1)),
+            trained(fast, 3, None, seed=1),
+            trained(ADAPTIVE, 3, counts(k4=1)),
         ),
     }
 
@@ -514,7 +469,7 @@ def test_an_ablation_compares_the_s_that_all_values_have() -> None:
     assert (fast["MSE(7−s, k̂)"], fast["broke down"]) == ("1.00", "1 of 2")
 
 
-def test_an_ablation_averages_over_s_first_and_leaves_out_seeds_that_broke_down_somewhere() -> None:
+def test_an_ablation_averages_over_s_and_leaves_out_broken_seeds() -> None:
     def models(beta: float, broken: bool) -> list[dict[str, Any]]:
         kinds = [
             (0, 0, counts(k7=1)),
@@ -523,7 +478,7 @@ def test_an_ablation_averages_over_s_first_and_leaves_out_seeds_that_broke_down_
             (3, 1, None if broken else counts(k3=1)),
         ]
         return [
-            trained(f"ada-beta{beta:g}", shared, found, seed=seed, beta=beta)
+            trained(replace(ADAPTIVE, beta=beta), shared, found, seed=seed)
             for shared, seed, found in kinds
         ]
 
@@ -545,9 +500,7 @@ def test_without_a_second_value_there_is_no_ablation() -> None:
 def test_tables_survive_json() -> None:
     for table in tables(
         ablated()
-        | scores_of(
-            ablated(), dict.fromkeys(("hypergeometric", "hypergeometric-lr1e-4", "ada"), 0.2)
-        ),
+        | scores_of(ablated(), dict.fromkeys(("HGVAE", "HGVAE (lr 1e-4)", "AdaVAE"), 0.2)),
         options(),
     ):
         assert Table.from_json(json.loads(json.dumps(table.as_json()))) == table
@@ -606,7 +559,7 @@ def test_the_figure_of_shared_factors_holds_errors_and_references() -> None:
 
 def test_random_s_stands_apart_in_the_figure_of_shared_factors() -> None:
     random = train_record(
-        trained("hypergeometric", None, {"1": counts(k6=3), "4": counts(k3=2, k5=1)})
+        trained(HYPERGEOMETRIC, None, {"1": counts(k6=3), "4": counts(k3=2, k5=1)})
     )
     left, _, right = drawn(SMALL | {"train-srandom": random})["pairs-shared"].axes
     assert [label.get_text() for label in left.get_xticklabels()] == ["0", "3", "random"]
@@ -615,8 +568,8 @@ def test_random_s_stands_apart_in_the_figure_of_shared_factors() -> None:
 
 
 def test_curves_end_where_models_broke_down_and_do_not_enter_the_mean() -> None:
-    models = [trained("ada", 3, counts(k2=1), seed) for seed in (0, 1)] + [
-        trained("ada", 3, None, 2)
+    models = [trained(ADAPTIVE, 3, counts(k2=1), seed) for seed in (0, 1)] + [
+        trained(ADAPTIVE, 3, None, 2)
     ]
     number, loss = drawn({"train-s3": train_record(*models)})["pairs-training"].axes
     steps = list(map(float, range(0, STEPS + 1, 100)))
@@ -647,14 +600,14 @@ def test_the_figure_of_the_ablation_holds_means_by_value() -> None:
 
 
 def test_pictures_show_each_method_and_leave_out_the_oracle_first() -> None:
-    methods = ("oracle", "label", "ada", "hypergeometric", "hypergeometric-once")
+    methods = (ORACLE, LABEL, ADAPTIVE, HYPERGEOMETRIC, ONCE)
     models = [
         with_pictures(trained(method, 3, counts(k4=1)), place)
         for place, method in enumerate(methods)
     ]
     made = drawn(
         {
-            "train-s1": train_record(with_pictures(trained("label", 1, counts(k1=1)))),
+            "train-s1": train_record(with_pictures(trained(LABEL, 1, counts(k1=1)))),
             "train-s3": train_record(*models),
         }
     )
@@ -668,7 +621,7 @@ def test_pictures_show_each_method_and_leave_out_the_oracle_first() -> None:
 
 
 def test_pictures_stand_where_their_labels_say() -> None:
-    model = with_pictures(trained("ada", 3, counts(k4=1)))
+    model = with_pictures(trained(ADAPTIVE, 3, counts(k4=1)))
     made = drawn({"train-s3": train_record(model)})
     pairs, values = (
         unpacked(model["pictures"][kind], *SHAPE[:2]) for kind in ("pairs", "traversals")
@@ -693,7 +646,7 @@ def test_pictures_stand_where_their_labels_say() -> None:
 
 def test_more_methods_than_colours_are_still_told_apart() -> None:
     models = [
-        trained(f"hypergeometric-lr{rate}e-5", 3, counts(k4=1), learning_rate=rate * 1e-5)
+        trained(replace(HYPERGEOMETRIC, learning_rate=rate * 1e-5), 3, counts(k4=1))
         for rate in range(1, 11)
     ]
     legend = drawn({"train-s3": train_record(*models)})["pairs-training"].legends[0]

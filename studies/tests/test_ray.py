@@ -12,22 +12,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import tiny_experiment as tiny
+import tiny_study as tiny
 from test_harness import attempts, files, logged
 from typer.testing import CliRunner
 
-from diffurn.cli import app
-from diffurn_studies.harness import runner as harness
+from diffurn_studies.harness.runner import run
 
 runner = CliRunner()
-ray = pytest.importorskip("ray", reason="the engine ray needs Ray: pip install 'diffurn[cluster]'")
+ray = pytest.importorskip(
+    "ray", reason="the engine ray needs Ray: pip install 'diffurn-studies[cluster]'"
+)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def workers_find_the_tiny_experiment() -> Iterator[None]:
+def workers_find_the_tiny_study() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(tiny.__file__).parent))
-        patch.setitem(harness.EXPERIMENTS, "tiny", "tiny_experiment")
+        patch.setenv("PYTHONPATH", str(Path(tiny.__file__).parent), prepend=os.pathsep)
         yield
 
 
@@ -64,7 +64,7 @@ class TestInACluster:
         for killer in killers:
             killer.start()
         result = runner.invoke(
-            app,
+            tiny.APP,
             [
                 "reproduce",
                 "tiny",
@@ -85,7 +85,7 @@ class TestInACluster:
         ]  # what Ray says about dead workers is elsewhere
         assert [row[0] for row in rows] == tiny.units(options)
 
-        tiny.run(tiny.Options(), tmp_path / "local")
+        run(tiny, tiny.Options(), tmp_path / "local")
         assert files(out) == files(tmp_path / "local")
         tried = {unit: len(attempts(out, unit)) for unit in tiny.units(options)}
         assert (tried["slow"], tried["steps0"]) == (2, 2)
@@ -98,13 +98,14 @@ class TestInACluster:
         self, tmp_path: Path
     ) -> None:
         out, options = tmp_path / "run", tiny.Options(steps=4)
-        tiny.run(options, out)
+        run(tiny, options, out)
         whole = files(out)
         (out / "records" / "fast0.json").unlink()
         (out / "records" / "steps0.json").unlink()
         (out / "checkpoints" / "steps0.pt").write_bytes(b"no checkpoint")
         result = runner.invoke(
-            app, ["reproduce", "tiny", "--set", "steps=4", "--out", str(out), "--engine", "ray"]
+            tiny.APP,
+            ["reproduce", "tiny", "--set", "steps=4", "--out", str(out), "--engine", "ray"],
         )
         assert result.exit_code == 2, result.output
         assert "steps0.pt cannot be read: delete it to start the unit steps0 anew" in " ".join(
@@ -116,12 +117,12 @@ class TestInACluster:
 @pytest.mark.slow
 def test_the_command_line_starts_a_cluster_and_leaves_none_behind(tmp_path: Path) -> None:
     command = ["reproduce", "tiny", "--quick", "--engine", "ray", "--out", str(tmp_path / "ray")]
-    result = runner.invoke(app, command)
+    result = runner.invoke(tiny.APP, command)
     assert result.exit_code == 0, result.output
     assert not ray.is_initialized()
-    tiny.run(tiny.Options.quick(), tmp_path / "local")
+    run(tiny, tiny.Options().quick(), tmp_path / "local")
     assert files(tmp_path / "ray") == files(tmp_path / "local")
-    assert runner.invoke(app, command).stdout == result.stdout
+    assert runner.invoke(tiny.APP, command).stdout == result.stdout
 
 
 @pytest.mark.parametrize(
@@ -130,7 +131,8 @@ def test_the_command_line_starts_a_cluster_and_leaves_none_behind(tmp_path: Path
 )
 def test_a_cluster_that_is_not_there_is_named(address: str, reason: str, tmp_path: Path) -> None:
     result = runner.invoke(
-        app, ["reproduce", "tiny", "--engine", "ray", "--address", address, "--out", str(tmp_path)]
+        tiny.APP,
+        ["reproduce", "tiny", "--engine", "ray", "--address", address, "--out", str(tmp_path)],
     )
     assert result.exit_code == 2, result.output
     sentence = " ".join(result.stderr.split())
@@ -140,5 +142,10 @@ def test_a_cluster_that_is_not_there_is_named(address: str, reason: str, tmp_pat
 
 def test_a_missing_ray_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "ray", None)
-    result = runner.invoke(app, ["reproduce", "tiny", "--engine", "ray", "--out", str(tmp_path)])
-    assert (result.exit_code, "pip install 'diffurn[cluster]'" in result.stderr) == (2, True)
+    result = runner.invoke(
+        tiny.APP, ["reproduce", "tiny", "--engine", "ray", "--out", str(tmp_path)]
+    )
+    assert (result.exit_code, "pip install 'diffurn-studies[cluster]'" in result.stderr) == (
+        2,
+        True,
+    )

@@ -13,12 +13,13 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
-import tiny_experiment as tiny
+import tiny_study as tiny
 from typer.testing import CliRunner
 
-from diffurn.cli import app
-from diffurn_studies.harness.records import RunDirectory
 from diffurn_studies.harness.report import write_report
+from diffurn_studies.harness.run_directory import RunDirectory, Settings
+from diffurn_studies.harness.runner import run
+from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Table, text
 from support import programs
 
@@ -54,7 +55,7 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     out = tmp_path_factory.mktemp("runs") / "tiny"
-    tiny.run(tiny.Options(steps=5), out)
+    run(tiny, tiny.Options(steps=5), out, arm="short-walk")
     return out
 
 
@@ -70,7 +71,7 @@ def unfinished(finished: Path, tmp_path: Path) -> Path:
 @pytest.fixture
 def report(finished: Path, unfinished: Path, tmp_path: Path) -> Path:
     path = tmp_path / "report.html"
-    result = runner.invoke(app, ["report", str(finished), str(unfinished), "--out", str(path)])
+    result = runner.invoke(tiny.APP, ["report", str(finished), str(unfinished), "--out", str(path)])
     assert (result.exit_code, result.stdout) == (0, f"report: {path}\n"), result.output
     return path
 
@@ -79,14 +80,14 @@ def test_the_page_holds_tables_figures_settings_and_environment(
     report: Path, finished: Path
 ) -> None:
     page, source = Page(report), report.read_text(encoding="utf-8")
-    [table] = tiny.table(tiny.Results("tiny", None, {}, RunDirectory(finished).records()))
+    [table] = tiny.table(Results("tiny", None, {}, RunDirectory(finished).records()))
     assert page.cells == [*table.columns, *(text(cell) for row in table.rows for cell in row)]
     assert "Values &lt;found&gt;" in source
     assert "<found>" not in source
     assert "The paper never had this &amp; never will." in source
     assert (tiny.__doc__ or "").partition("\n\n")[0].replace("\n", " ") in source.replace("\n", " ")
     assert [tag for tag, _ in page.tags].count("img") == 1
-    for fact in ("3, 1000", RunDirectory(finished).environments()[0]["torch"]):
+    for fact in ("3, 1000", "short-walk", RunDirectory(finished).environments()[0]["torch"]):
         assert f"<dd>{fact}</dd>" in source
 
 
@@ -123,7 +124,8 @@ def test_an_unfinished_run_is_called_so(report: Path) -> None:
 
 
 def test_a_run_that_was_just_started_can_be_shown(tmp_path: Path) -> None:
-    RunDirectory(tmp_path).claim("tiny", tiny.Options(), tiny.units(tiny.Options()))
+    options = tiny.Options()
+    RunDirectory(tmp_path).claim(Settings.of("tiny", None, options, tiny.units(options)))
     write_report([tmp_path], tmp_path / "report.html")
     assert "0 of 6 units" in (tmp_path / "report.html").read_text(encoding="utf-8")
 
@@ -164,7 +166,7 @@ def test_a_run_that_cannot_be_read_is_refused_and_the_last_report_stays(
     spoil(tmp_path / "run")
     (tmp_path / "report.html").write_text("the last one")
     result = runner.invoke(
-        app,
+        tiny.APP,
         ["report", str(finished), str(tmp_path / "run"), "--out", str(tmp_path / "report.html")],
     )
     assert result.exit_code == 2, result.output
@@ -183,7 +185,7 @@ def test_links_stay_links_and_devices_stay_devices(finished: Path, tmp_path: Pat
     ):
         link.symlink_to(destination)
     for out in (chain[1], chain[2], Path("/dev/null")):
-        result = runner.invoke(app, ["report", str(finished), "--out", str(out)])
+        result = runner.invoke(tiny.APP, ["report", str(finished), "--out", str(out)])
         assert result.exit_code == 0, result.output
     assert all(link.is_symlink() for link in chain)
     assert Path("/dev/null").is_char_device()
@@ -194,7 +196,9 @@ def test_links_stay_links_and_devices_stay_devices(finished: Path, tmp_path: Pat
 
 def test_a_link_to_itself_is_refused(finished: Path, tmp_path: Path) -> None:
     (tmp_path / "loop.html").symlink_to("loop.html")
-    result = runner.invoke(app, ["report", str(finished), "--out", str(tmp_path / "loop.html")])
+    result = runner.invoke(
+        tiny.APP, ["report", str(finished), "--out", str(tmp_path / "loop.html")]
+    )
     assert result.exit_code == 2, result.output
     assert "symbolic links" in result.stderr
     assert (tmp_path / "loop.html").is_symlink()
@@ -202,7 +206,7 @@ def test_a_link_to_itself_is_refused(finished: Path, tmp_path: Path) -> None:
 
 def test_a_place_that_cannot_be_written_is_refused(finished: Path, tmp_path: Path) -> None:
     for out in (tmp_path, tmp_path / "no" / "report.html"):
-        result = runner.invoke(app, ["report", str(finished), "--out", str(out)])
+        result = runner.invoke(tiny.APP, ["report", str(finished), "--out", str(out)])
         assert (result.exit_code, "--out" in result.stderr) == (2, True), result.output
     assert not list(tmp_path.iterdir())
 
@@ -291,7 +295,7 @@ def wide_report(finished: Path, tmp_path: Path) -> Path:
 
 @in_a_browser
 @pytest.mark.parametrize("width", [390, 1400])
-def test_a_browser_shows_everything_loads_nothing_and_does_not_scroll_sideways(
+def test_a_browser_shows_all_loads_nothing_and_never_scrolls_sideways(
     width: int, wide_report: Path
 ) -> None:
     source = wide_report.read_text(encoding="utf-8")

@@ -31,7 +31,7 @@ def test_a_stacked_layer_is_one_layer_per_model() -> None:
     assert not torch.equal(layer.weight[0], layer.weight[1])
 
 
-def test_half_copies_are_filled_up_with_units_that_give_and_take_nothing() -> None:
+def test_the_padding_of_half_copies_does_not_change_results() -> None:
     layers = stacked_layers(2, (5, 7, 3))
     for layer in layers:
         glorot_(layer.weight, [1, 2])
@@ -91,7 +91,7 @@ def test_an_epoch_shows_every_item_of_a_models_own_data_once() -> None:
     assert seen[0][:48] != seen[0][48:96]
 
 
-def test_a_models_batches_do_not_depend_on_its_neighbours_and_can_be_resumed() -> None:
+def test_batches_do_not_depend_on_neighbours_and_can_be_resumed() -> None:
     alone = Batches([torch.arange(20)], [5], 3, 4, normals=2, gumbels=2)
     beside = Batches([torch.arange(9), torch.arange(20)], [4, 5], 3, 4, normals=2, gumbels=2)
     for _ in range(3):

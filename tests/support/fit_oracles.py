@@ -1,5 +1,5 @@
-"""Likelihoods of small tables by listing every outcome, maximised by SciPy: the oracle of the tests
-of `fit`. Does not import diffurn.
+"""Oracle of the tests of `fit`: likelihoods of small tables by listing every outcome, maximised by
+SciPy. It does not import diffurn.
 """
 
 from __future__ import annotations

@@ -1,184 +1,254 @@
-"""Tensors that follow from a composition alone, kept on the device: a captured graph can read, but
-not copy them from the host.
+"""Tensors that follow from the sizes of an urn alone, cached on its device.
+
+A captured CUDA graph can read a cached tensor, but it cannot copy one from the CPU.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from diffurn._composition import Composition
-from diffurn._numerics.tracing import is_capturing, is_transforming
+from diffurn._numerics.autograd import is_transforming
+from diffurn._numerics.tracing import is_capturing
 
-# Log-weight of what cannot happen, and log ω of a ball of weight zero: finite, so that no gradient
-# meets inf - inf.
+# The log-weight of an impossible count, and log ω of a ball of weight zero: finite, so that no
+# gradient meets inf - inf.
 IMPOSSIBLE = -1e300
 NEVER = -1e30
-# Constants that are kept ready for the next urn of the same composition.
-_REMEMBERED = 1024
 
-_remembered: OrderedDict[Any, Tensor] = OrderedDict()
-_captured: dict[Any, Tensor] = {}
+_captured: list[Any] = []
 _compiled = SimpleNamespace()
 _names: dict[Any, str] = {}
 
 
-def constant(name: str, composition: Composition, device: torch.device, group: int = 0) -> Tensor:
-    """A tensor made from the composition alone, shape ``composition.shape + (...)``."""
-    arguments = (name, *composition, device, group)
-    if torch.compiler.is_compiling():
-        return cast(Tensor, getattr(_compiled, _name_in_graphs(*arguments)))
-    return _constant(*arguments)
+class _Urn(NamedTuple):
+    """One urn of a composition, and a group of it where that matters."""
+
+    sizes: tuple[int, ...]
+    draws: int
+    all: Composition
+    group: int
+
+    @property
+    def rising(self) -> range:
+        """The counts of a table."""
+        lowest, highest = self.all.window
+        return range(lowest, highest + 1)
+
+    @property
+    def falling(self) -> range:
+        return self.rising[::-1]
+
+    @property
+    def surplus(self) -> int:
+        """N - n, the balls that are added to the last group and always drawn."""
+        return self.all.most_draws - self.draws
+
+    @property
+    def last_counts(self) -> range:
+        return range(-self.surplus, self.draws + 1)
+
+    @property
+    def later(self) -> tuple[int, ...]:
+        return self.sizes[self.group + 1 :]
 
 
-def _name_in_graphs(*arguments: Any) -> str:
-    """Where a compiled graph finds a constant, as one of its inputs: one made while tracing would
-    be copied from the host each time.
+class _Constant:
+    """An attribute of `Constants`, made when it is first read; `of_group` is that of a group.
+
+    Args:
+        numbers: the numbers of one urn.
+        dtype: of the tensor.
+        shared: whether all urns of a batch have the same numbers.
     """
-    name = _names.setdefault(arguments, f"constant_{len(_names)}")
-    if not hasattr(_compiled, name):
-        setattr(_compiled, name, _constant(*arguments))
-    return name
+
+    def __init__(
+        self,
+        numbers: Callable[[_Urn], Any],
+        dtype: torch.dtype = torch.float64,
+        shared: bool = False,
+    ) -> None:
+        self.numbers, self.dtype, self.shared = numbers, dtype, shared
+        self.name = ""
+
+    def __set_name__(self, owner: Any, name: str) -> None:
+        self.name = name
+
+    def __get__(self, instance: Any, owner: Any = None) -> Tensor:
+        if instance is None:
+            return cast(Tensor, self)
+        tensor = self.of_group(instance, 0)
+        if _may_be_kept(tensor):
+            instance.__dict__[self.name] = tensor  # the next read does not come here
+        return tensor
+
+    def of_group(self, constants: Constants, group: int) -> Tensor:
+        if torch.compiler.is_compiling():
+            sizes = constants.composition
+            key = sizes.shape, sizes.group_sizes, sizes.draws, constants.device, group
+            return cast(Tensor, getattr(_compiled, _place_in_graphs(self.name, *key)))
+        return self.made(constants.composition, constants.device, group)
+
+    def made(self, urns: Composition, device: torch.device, group: int) -> Tensor:
+        pairs = zip(urns.group_sizes, urns.draws, strict=True)
+        rows = [self.numbers(_Urn(sizes, n, urns, group)) for sizes, n in pairs]
+        with torch.inference_mode(False):  # a training step cannot use tensors of inference mode
+            tensor = torch.tensor(rows, dtype=self.dtype, device=device)
+            return tensor[0] if self.shared else tensor.reshape(urns.shape + tensor.shape[1:])
 
 
-# What `torch.compiler.assume_constant_result` does, which would import the compiler with the
-# library.
-_name_in_graphs._dynamo_marked_constant = True  # type: ignore[attr-defined]
+def _may_be_kept(tensor: Tensor) -> bool:
+    """A tensor that is traced, or made inside of a transform, lives no longer than that."""
+    if torch.compiler.is_compiling():
+        return False
+    return type(tensor) is Tensor and not is_transforming()
 
 
-def _constant(
-    name: str, shape: Any, group_sizes: Any, draws: Any, device: torch.device, group: int
-) -> Tensor:
-    key = (name, shape, group_sizes, draws, device, group)
-    tensor = _remembered.get(key)
-    if tensor is None:
-        with torch.inference_mode(
-            False
-        ):  # what inference mode makes, a training step could not use
-            urns = Composition(shape, group_sizes, draws)
-            rows = [
-                _MAKERS[name](sizes, n, urns, group)
-                for sizes, n in zip(group_sizes, draws, strict=True)
-            ]
-            tensor = torch.tensor(
-                rows, dtype=torch.int64 if name in _WHOLE else torch.float64, device=device
-            )
-            tensor = tensor[0] if name in _SHARED else tensor.reshape(shape + tensor.shape[1:])
-        if is_transforming() or type(tensor) is not Tensor:  # it lives no longer than the transform
-            return tensor
-        _remembered[key] = tensor
-        if len(_remembered) > _REMEMBERED:
-            _remembered.popitem(last=False)
-    elif is_capturing():
-        _captured[key] = tensor  # a graph keeps reading this memory, and does not own it
-    return tensor
+def _place_in_graphs(name: str, *key: Any) -> str:
+    """Where a compiled graph finds a constant as an input; it would copy one made while tracing."""
+    place = _names.setdefault((name, *key), f"constant_{len(_names)}")
+    if not hasattr(_compiled, place):
+        shape, group_sizes, draws, device, group = key
+        sizes = Composition(shape, group_sizes, draws)
+        setattr(_compiled, place, vars(Constants)[name].made(sizes, device, group))
+    return place
+
+
+# As `torch.compiler.assume_constant_result` does, which would import the compiler.
+_place_in_graphs._dynamo_marked_constant = True  # type: ignore[attr-defined]
+
+
+def constants_of(composition: Composition, device: torch.device) -> Constants:
+    """The constants of a composition on a device."""
+    if torch.compiler.is_compiling():
+        return Constants(composition, device)
+    known: Constants | None = composition.kept.get(device)
+    if known is None:
+        known = composition.kept[device] = Constants(composition, device)
+    if device.type == "cuda" and is_capturing():
+        _captured.append(known)  # a graph keeps reading this memory, and does not own it
+    return known
 
 
 def _log_ways(size: int, counts: Sequence[int]) -> list[float]:
     """log C(size, count) of each count."""
-    return [
-        math.log(math.comb(size, count)) if 0 <= count <= size else IMPOSSIBLE for count in counts
-    ]
-
-
-def _rising(composition: Composition) -> range:
-    lowest, highest = composition.window
-    return range(lowest, highest + 1)
+    return [math.log(math.comb(size, k)) if 0 <= k <= size else IMPOSSIBLE for k in counts]
 
 
 def _with_the_rest(first: int, later: int, left: int, counts: Sequence[int]) -> list[float]:
     """log C(first, k) + log C(later, left - k) of each count k."""
-    return [
-        a + b
-        for a, b in zip(
-            _log_ways(first, counts), _log_ways(later, [left - k for k in counts]), strict=True
-        )
-    ]
+    rest = _log_ways(later, [left - k for k in counts])
+    return [a + b for a, b in zip(_log_ways(first, counts), rest, strict=True)]
 
 
-def _slopes(later: int) -> list[float]:
-    """∂ log C(later, s) / ∂ s = ψ(later - s + 1) - ψ(s + 1) for s = 0, …, later: differences of
-    harmonic numbers.
-    """
-    harmonic = [0.0, *itertools.accumulate(1 / i for i in range(1, later + 1))]
-    return [backward - forward for forward, backward in zip(harmonic, harmonic[::-1], strict=True)]
-
-
-def _by_draws_left(
-    values: Sequence[float], otherwise: float, urns: Composition
-) -> list[list[float]]:
+def _by_draws_left(urn: _Urn, values: Sequence[float], otherwise: float) -> list[list[float]]:
     """values[s] as a table: row n, column k holds s = n - k."""
-    counts = _rising(urns)
     return [
-        [values[n - k] if 0 <= n - k < len(values) else otherwise for k in counts]
-        for n in range(urns.most_draws + 1)
+        [values[n - k] if 0 <= n - k < len(values) else otherwise for k in urn.rising]
+        for n in range(urn.all.most_draws + 1)
     ]
 
 
-def _merged_rows(first: int, later: int, urns: Composition) -> list[list[float]]:
-    own = _log_ways(first, _rising(urns))
-    rest = _by_draws_left(
-        _log_ways(later, range(min(later, urns.most_draws) + 1)), IMPOSSIBLE, urns
+def _merged_rows(urn: _Urn) -> list[list[float]]:
+    later = sum(urn.later)
+    ways = _log_ways(later, range(min(later, urn.all.most_draws) + 1))
+    own = _log_ways(urn.sizes[urn.group], urn.rising)
+    rows = _by_draws_left(urn, ways, IMPOSSIBLE)
+    return [[a + b for a, b in zip(own, row, strict=True)] for row in rows]
+
+
+def _slopes(urn: _Urn) -> list[list[float]]:
+    """∂ log C(later, s) / ∂ s = ψ(later - s + 1) - ψ(s + 1), for every number of draws left."""
+    later = sum(urn.later)
+    harmonic = [0.0, *itertools.accumulate(1 / i for i in range(1, later + 1))]
+    slopes = [down - up for up, down in zip(harmonic, harmonic[::-1], strict=True)]
+    return _by_draws_left(urn, slopes, 0.0)
+
+
+def _log_shares(urn: _Urn) -> list[float]:
+    balls = sum(urn.later)
+    if not balls:  # without any balls any weights are right
+        return [0.0 for _ in urn.later]
+    return [math.log(m / balls) if m else NEVER for m in urn.later]
+
+
+class Constants:
+    """The tensors of a composition, shape ``composition.shape + (...)``."""
+
+    def __init__(self, composition: Composition, device: torch.device) -> None:
+        self.composition, self.device = composition, device
+        self._of_groups: dict[tuple[str, int], Tensor] = {}
+
+    # m and n, in int64 and in float64.
+    group_sizes = _Constant(lambda urn: urn.sizes, torch.int64)
+    draws = _Constant(lambda urn: urn.draws, torch.int64)
+    balls = _Constant(lambda urn: urn.sizes)
+    total = _Constant(lambda urn: urn.draws)
+    log_factorials = _Constant(lambda urn: [math.lgamma(m + 1) for m in urn.sizes])
+    # The counts of a table's columns.
+    falling = _Constant(lambda urn: urn.falling)
+    rising = _Constant(lambda urn: urn.rising)
+
+    # Two groups: log C(m_1, x) + log C(m_2, n - x) for falling counts x. Then both counts where the
+    # first is smallest, where it is largest, and in the first column.
+    pair = _Constant(lambda urn: _with_the_rest(urn.sizes[0], urn.sizes[1], urn.draws, urn.falling))
+    fewest = _Constant(lambda urn: _both(max(0, urn.draws - urn.sizes[1]), urn.draws))
+    most = _Constant(lambda urn: _both(min(urn.sizes[0], urn.draws), urn.draws))
+    first_column = _Constant(lambda urn: _both(urn.all.window[1], urn.draws))
+    signs = _Constant(lambda urn: (1, -1))
+
+    # More groups: log C(m_j, x) of all groups but the last for falling counts x, and of the last.
+    # All urns of a batch draw N, the most draws: the last group holds N - n more balls, which are
+    # always drawn.
+    own = _Constant(lambda urn: [_log_ways(m, urn.falling) for m in urn.sizes[:-1]])
+    last = _Constant(lambda urn: _log_ways(urn.sizes[-1], urn.last_counts))
+    last_counts = _Constant(lambda urn: urn.last_counts)
+    surplus = _Constant(lambda urn: urn.surplus, torch.int64)
+    surplus_minus_rising = _Constant(lambda urn: [urn.surplus - k for k in urn.rising], torch.int64)
+    # The indices s, …, s + W - 1 of every row s.
+    windows = _Constant(
+        lambda urn: [s + w for s in range(urn.all.most_draws + 1) for w in range(urn.all.width)],
+        torch.int64,
+        shared=True,
     )
-    return [[a + b for a, b in zip(own, row, strict=True)] for row in rest]
 
+    # A group against all later ones as one: its law for n draws and for every number of draws left,
+    # the slope of the latter, and log m_j / Σm of the later groups, the paper's merge rule.
+    _merged = _Constant(
+        lambda urn: _with_the_rest(urn.sizes[urn.group], sum(urn.later), urn.draws, urn.rising)
+    )
+    _merged_rows = _Constant(_merged_rows)
+    _slopes = _Constant(_slopes)
+    _log_shares = _Constant(_log_shares)
 
-def _log_shares(sizes: Sequence[int]) -> list[float]:
-    """log m_j / Σm, the weights of the paper's merge rule; without any balls, any will do."""
-    return [(math.log(m / sum(sizes)) if m else NEVER) if sum(sizes) else 0.0 for m in sizes]
+    def merged(self, group: int) -> Tensor:
+        return self._of_group("_merged", group)
 
+    def merged_rows(self, group: int) -> Tensor:
+        return self._of_group("_merged_rows", group)
 
-# Each from the sizes and draws of one urn, the composition of all, and the number of a group where
-# it matters.
-_MAKERS: dict[str, Callable[[tuple[int, ...], int, Composition, int], Any]] = {
-    "group sizes": lambda sizes, n, urns, i: sizes,
-    "draws": lambda sizes, n, urns, i: n,
-    "balls": lambda sizes, n, urns, i: sizes,
-    "number": lambda sizes, n, urns, i: n,
-    "log factorials": lambda sizes, n, urns, i: [math.lgamma(m + 1) for m in sizes],
-    "falling": lambda sizes, n, urns, i: _rising(urns)[::-1],
-    "rising": lambda sizes, n, urns, i: _rising(urns),
-    # two groups: the law of the first, but for its weight; both counts where the first is smallest,
-    # where largest, and in column 0
-    "pair": lambda sizes, n, urns, i: _with_the_rest(sizes[0], sizes[1], n, _rising(urns)[::-1]),
-    "fewest": lambda sizes, n, urns, i: _both(max(0, n - sizes[1]), n),
-    "most": lambda sizes, n, urns, i: _both(min(sizes[0], n), n),
-    "column 0": lambda sizes, n, urns, i: _both(urns.window[1], n),
-    "signs": lambda sizes, n, urns, i: (1, -1),
-    # more groups: the last one holds N - n balls more, which are always drawn, so that all urns of
-    # a batch draw N
-    "own": lambda sizes, n, urns, i: [_log_ways(m, _rising(urns)[::-1]) for m in sizes[:-1]],
-    "last": lambda sizes, n, urns, i: _log_ways(sizes[-1], _last_counts(n, urns)),
-    "last counts": lambda sizes, n, urns, i: _last_counts(n, urns),
-    "windows": lambda sizes, n, urns, i: [
-        s + w for s in range(urns.most_draws + 1) for w in range(urns.width)
-    ],
-    "surplus": lambda sizes, n, urns, i: urns.most_draws - n,
-    "surplus - rising": lambda sizes, n, urns, i: [urns.most_draws - n - k for k in _rising(urns)],
-    # group i against all later ones as one: its law and slope, for n and for every number of draws
-    # left
-    "merged": lambda sizes, n, urns, i: _with_the_rest(
-        sizes[i], sum(sizes[i + 1 :]), n, _rising(urns)
-    ),
-    "merged rows": lambda sizes, n, urns, i: _merged_rows(sizes[i], sum(sizes[i + 1 :]), urns),
-    "slopes": lambda sizes, n, urns, i: _by_draws_left(_slopes(sum(sizes[i + 1 :])), 0.0, urns),
-    "log shares": lambda sizes, n, urns, i: _log_shares(sizes[i + 1 :]),
-}
-_WHOLE = {"group sizes", "draws", "windows", "surplus", "surplus - rising"}
-_SHARED = {"windows"}  # the same for all urns of a batch
+    def slopes(self, group: int) -> Tensor:
+        return self._of_group("_slopes", group)
+
+    def log_shares(self, group: int) -> Tensor:
+        return self._of_group("_log_shares", group)
+
+    def _of_group(self, name: str, group: int) -> Tensor:
+        known = self._of_groups.get((name, group))
+        if known is not None:
+            return known
+        tensor: Tensor = vars(Constants)[name].of_group(self, group)
+        if _may_be_kept(tensor):
+            self._of_groups[name, group] = tensor
+        return tensor
 
 
 def _both(first: int, draws: int) -> tuple[int, int]:
     return first, draws - first
-
-
-def _last_counts(draws: int, composition: Composition) -> range:
-    surplus = composition.most_draws - draws
-    return range(-surplus, composition.most_draws + 1 - surplus)

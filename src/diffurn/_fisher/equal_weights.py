@@ -18,11 +18,12 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from diffurn._fisher.quadrature import FisherLaw, Quadrature
 from diffurn._numerics.binomial import binomial_log_pmf, typical_log_odds
 
 
 @dataclass(frozen=True)
-class CentralUrn:
+class EqualWeights(FisherLaw):
     """Urns whose balls weigh the same.
 
     Args:
@@ -32,13 +33,17 @@ class CentralUrn:
     Example:
         >>> double = torch.float64
         >>> sizes, draws = torch.tensor([2.0, 3.0], dtype=double), torch.tensor(2.0, dtype=double)
-        >>> urn = CentralUrn(sizes, draws)
+        >>> urn = EqualWeights(sizes, draws)
         >>> urn.mean(), urn.log_prob(torch.tensor([1.0, 1.0], dtype=torch.float64)).exp()
         (tensor([0.8000, 1.2000], dtype=torch.float64), tensor(0.6000, dtype=torch.float64))
     """
 
     group_sizes: Tensor
     draws: Tensor
+
+    @property
+    def general(self) -> Quadrature:
+        return Quadrature.build(torch.zeros_like(self.group_sizes), self.group_sizes, self.draws)
 
     @cached_property
     def _balls(self) -> Tensor:
@@ -63,9 +68,8 @@ class CentralUrn:
         return self.draws.unsqueeze(-1) * self._shares
 
     def variance(self) -> Tensor:
-        others = (self._balls.unsqueeze(-1) - self.group_sizes) / self._balls.clamp(
-            min=1
-        ).unsqueeze(-1)
+        balls = self._balls.unsqueeze(-1)
+        others = (balls - self.group_sizes) / balls.clamp(min=1)
         return self._spread.unsqueeze(-1) * self._shares * others
 
     def covariance(self) -> Tensor:

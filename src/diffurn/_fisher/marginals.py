@@ -1,20 +1,37 @@
-"""Each group on its own: marginal probabilities, and sums over them whose cost does not grow with
-the population.
+r"""Each group on its own: probabilities, tails and entropy, at a cost that does not grow with m.
+
+**Tails.** The terms P(X = k) are summed away from the bulk, relative to the first of them, so
+nothing is lost however far out they lie. They are log-concave, and a window in which they fall by
+e^-33 is known in advance. A short window is summed term by term. A long one is a smooth function
+summed over L consecutive integers: the Gauss rule of the uniform measure on 0, …, L - 1, whose
+orthogonal polynomials are Gram's (discrete Chebyshev), needs a few dozen terms, whatever L is.
 """
 
 from __future__ import annotations
 
+import functools
+import math
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
-from diffurn._fisher.moments import log_mass, log_mass_anywhere
-from diffurn._fisher.quadrature import NODES, Quadrature, half_width
+from diffurn._fisher.moments import log_mass, log_mass_anywhere, mean
+from diffurn._fisher.nodes import NODES, TAIL_NATS, Nodes, half_width
+from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.batching import in_chunks
-from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
+from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance, typical_log_odds
+from diffurn._numerics.tracing import can_check
 
 # Enough points that a stride above one starts where the marginal is smooth to rounding (variance ≥
 # 18: |φ(π)| ≤ e^-36).
 _GRID = 128
+# Windows up to here are summed term by term; longer ones imply variances ≥ 18, from which on the
+# law is smooth to rounding.
+SHORT = 60
+_GAUSS = 28
+# Nodes and weights are smooth functions of 1/L²; so many Chebyshev coefficients give sums to 1e-13.
+_COEFFICIENTS = 24
 
 
 def other_sizes(group_sizes: Tensor) -> Tensor:
@@ -88,7 +105,7 @@ def _expected_binomial_log_pmf(
     counts, valid = _typical_counts(own_size, other_sizes.sum(-1), draws, centre, reach)
     log_pmf = binomial_log_pmf(counts, own_size.unsqueeze(-1), own_log_odds.unsqueeze(-1))
     left_at_centre = draws - centre
-    others = Quadrature.build(log_odds, other_sizes, left_at_centre, span=2)
+    others = Nodes.build(log_odds, other_sizes, left_at_centre, span=2)
     # A smooth law summed with a stride: the trapezoid rule once more; normalising makes the stride
     # itself drop out.
     left = draws.unsqueeze(-1) - counts
@@ -113,3 +130,293 @@ def entropy(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         work=work,
     )
     return log_mass(log_odds, group_sizes, draws) - expected.sum(-1)
+
+
+# --------------------------------------------------------------------------------------------------
+# Tails
+# --------------------------------------------------------------------------------------------------
+
+
+class Marginal(NamedTuple):
+    """X ~ Binomial(size, σ(log_odds)), given that X and the counts of k other groups sum to
+    `draws`. All float64.
+
+    Attributes:
+        log_odds, size: of the group itself, ``(...)``.
+        other_log_odds, other_sizes: of the others, ``(..., k)``; all log-odds share one tilt, to n.
+        draws: n, ``(...)``.
+        log_total: log P(X + others = n), what is conditioned on, ``(...)``.
+        mean: E[X], ``(...)``, which parts the two tails.
+    """
+
+    log_odds: Tensor
+    size: Tensor
+    other_log_odds: Tensor
+    other_sizes: Tensor
+    draws: Tensor
+    log_total: Tensor
+    mean: Tensor
+
+    @classmethod
+    def of_each_group(cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Marginal:
+        """The marginals ``(..., c)`` of an urn's groups."""
+        if log_odds.shape[-1] == 2:
+            others = log_odds.flip(-1).unsqueeze(-1), group_sizes.flip(-1).unsqueeze(-1)
+        else:
+            others = log_odds.unsqueeze(-2), other_sizes(group_sizes)
+        log_total = log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
+        return cls(
+            log_odds,
+            group_sizes,
+            *others,
+            draws.unsqueeze(-1),
+            log_total,
+            mean(log_odds.detach(), group_sizes, draws),
+        )
+
+    @property
+    def lowest(self) -> Tensor:
+        return (self.draws - self.other_sizes.sum(-1)).clamp(min=0)
+
+    @property
+    def highest(self) -> Tensor:
+        return torch.minimum(self.size, self.draws)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """log P(X = x)."""
+        left = self.draws - x
+        if self.other_sizes.shape[-1] == 1:
+            others = binomial_log_pmf(left, self.other_sizes[..., 0], self.other_log_odds[..., 0])
+        else:
+            others = log_mass_anywhere(self.other_log_odds, self.other_sizes, left)
+        return binomial_log_pmf(x, self.size, self.log_odds) + others - self.log_total
+
+    def log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """log P(X ≤ x) and log P(X > x) for integers x, both accurate relative to the probability,
+        down to any log P.
+
+        Example:
+            >>> numbers = [0.0, 0.0], [1e9, 1e9], 1e6
+            >>> log_weights, sizes, draws = (torch.tensor(v, dtype=torch.float64) for v in numbers)
+            >>> log_odds = log_weights + log_tilt(log_weights, sizes, draws)
+            >>> law = Marginal.of_each_group(log_odds, sizes, draws)
+            >>> lower, upper = law.log_tails(torch.tensor([4e5, 5e5], dtype=torch.float64))
+            >>> print(f"{lower[0]:.6f} {upper[1]:.6f}")
+            -20151.533247 -0.693946
+        """
+        lowest, highest = self.lowest, self.highest
+        upward = x + 0.5 >= self.mean
+        start = torch.where(upward, x + 1, x).clamp(lowest, highest)
+        summed = (self.log_prob(start) + self._log_sum_from(start, upward)).clamp(max=0)
+        # The bulk is on the other side, so `summed` is well below zero, unless there is no other
+        # side.
+        rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
+        return certain_outside(
+            x, lowest, highest, torch.where(upward, rest, summed), torch.where(upward, summed, rest)
+        )
+
+    def _log_sum_from(self, start: Tensor, upward: Tensor) -> Tensor:
+        """log Σ_k P(X = k) / P(X = start) over k = start, start ± 1, … to the end of the
+        support.
+        """
+        terms = _Terms.tilted(*self[:4], start, self.draws - start, upward)
+        groups = self.other_sizes.shape[-1]
+        work = 2 * SHORT if groups == 1 else NODES[2] * max(SHORT, groups)
+        return in_chunks(
+            lambda *rows: _Terms(*rows).log_sum(),
+            *terms,
+            events=(0, 0, 1, 1, 0, 0, 0, 0),
+            work=work,
+        )
+
+
+def log_complement(log_p: Tensor) -> Tensor:
+    """log(1 - p)."""
+    return torch.where(
+        log_p > -math.log(2), torch.log(-torch.expm1(log_p)), torch.log1p(-torch.exp(log_p))
+    )
+
+
+def certain_outside(
+    x: Tensor, lowest: Tensor, highest: Tensor, lower: Tensor, upper: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The two log-tails, with 0 and -inf where x leaves the whole support on one side."""
+    below, above = x < lowest, x >= highest
+    lower = torch.where(below, -torch.inf, torch.where(above, 0.0, lower))
+    return lower, torch.where(above, -torch.inf, torch.where(below, 0.0, upper))
+
+
+class _Terms(NamedTuple):
+    """The terms of a tail, d = 0, 1, … steps away from the bulk, relative to the first.
+
+    The group and the others are each tilted to what they hold in the first term. What the two tilts
+    leave over is a slope: term d is
+    Bin(start ± d) · P(others = left ∓ d) · e^(-decay·d), two laws falling from their peaks and an
+    exponential. So nothing large cancels, and the quadrature's absolute accuracy is relative to the
+    sum.
+    """
+
+    log_odds: Tensor
+    size: Tensor
+    other_log_odds: Tensor
+    other_sizes: Tensor
+    start: Tensor
+    left: Tensor
+    upward: Tensor
+    decay: Tensor
+
+    @classmethod
+    def tilted(
+        cls,
+        log_odds: Tensor,
+        size: Tensor,
+        other_log_odds: Tensor,
+        other_sizes: Tensor,
+        start: Tensor,
+        left: Tensor,
+        upward: Tensor,
+    ) -> _Terms:
+        own_tilt = typical_log_odds(start, size) - log_odds.detach()
+        if other_sizes.shape[-1] == 1:
+            other_tilt = (
+                typical_log_odds(left, other_sizes[..., 0]) - other_log_odds[..., 0].detach()
+            )
+        else:
+            weights, sizes, total = torch.broadcast_tensors(
+                other_log_odds.detach(), other_sizes, left.unsqueeze(-1)
+            )
+            other_tilt = log_tilt(weights, sizes, total[..., 0])
+        decay = torch.where(upward, own_tilt - other_tilt, other_tilt - own_tilt)
+        odds = log_odds + own_tilt, other_log_odds + other_tilt.unsqueeze(-1)
+        return cls(odds[0], size, odds[1], other_sizes, start, left, upward, decay)
+
+    def log_sum(self) -> Tensor:
+        length = self._length()
+        long = length > SHORT
+        if can_check() and not bool(long.any()):
+            return torch.log(self._sum_each(length))
+        if can_check() and bool(long.all()):
+            return torch.log(self._sum_by_gauss(length))
+        return torch.log(torch.where(long, self._sum_by_gauss(length), self._sum_each(length)))
+
+    def _length(self) -> Tensor:
+        """The number of terms that matter: all, or as many as Bernstein's inequality, d²/(2v + ⅔d)
+        + decay·d = nats, asks for.
+
+        What lies further out is left away. The others' quadrature reaches as far: beyond, it
+        repeats itself. A sum of variance v₁, conditioned on its total with one of variance v₂, has
+        about the variance 1/v = 1/v₁ + 1/v₂.
+        """
+        own = binomial_variance(self.size, self.log_odds.detach())
+        others = binomial_variance(self.other_sizes, self.other_log_odds.detach()).sum(-1)
+        v = own * others / (own + others).clamp(min=1e-300)
+        decay = self.decay.clamp(min=0)
+        # (1 + ⅔ decay) d² + 2 half d - 2 nats v = 0, in the form of the root that does not cancel.
+        square, half = 1 + decay * (2 / 3), decay * v - TAIL_NATS / 3
+        root = torch.sqrt(half * half + 2 * TAIL_NATS * v * square)
+        d = torch.where(half > 0, 2 * TAIL_NATS * v / (half + root), (root - half) / square)
+        up = torch.minimum(self.size - self.start, self.left)
+        down = torch.minimum(self.start, self.other_sizes.sum(-1) - self.left)
+        return torch.minimum(torch.floor(d) + 2, torch.where(self.upward, up, down)) + 1
+
+    def _sum_each(self, length: Tensor) -> Tensor:
+        """Term by term: each binomial from the one before it, (m - x) / (x + 1) · odds upwards and
+        the inverse downwards.
+        """
+        d = torch.arange(SHORT - 1, dtype=self.start.dtype, device=self.start.device)
+        step = self._log_step(
+            self.start, self.size, self.log_odds, self.upward, d
+        ) - self.decay.unsqueeze(-1)
+        if self.other_sizes.shape[-1] == 1:
+            step = step + self._log_step(
+                self.left, self.other_sizes[..., 0], self.other_log_odds[..., 0], ~self.upward, d
+            )
+            return 1 + step.cumsum(-1).exp().sum(-1)
+        terms = step.cumsum(-1).exp() * self._mass_of_others(d + 1)
+        return 1 + torch.where(d + 1 < length.unsqueeze(-1), terms, 0.0).sum(-1)
+
+    @staticmethod
+    def _log_step(
+        count: Tensor, size: Tensor, log_odds: Tensor, upward: Tensor, d: Tensor
+    ) -> Tensor:
+        to_go, gone = (
+            torch.where(upward, size - count, count),
+            torch.where(upward, count, size - count),
+        )
+        ratio = (to_go.unsqueeze(-1) - d).clamp(min=0) / (gone.unsqueeze(-1) + 1 + d)
+        return torch.log(ratio) + torch.where(upward, log_odds, -log_odds).unsqueeze(-1)
+
+    def _sum_by_gauss(self, length: Tensor) -> Tensor:
+        d, weights = gram_rule(length.clamp(min=SHORT + 1))
+        log_term = (
+            self._log_binomial_ratio(self.start, self.size, self.log_odds, self.upward, d)
+            - self.decay.unsqueeze(-1) * d
+        )
+        if self.other_sizes.shape[-1] == 1:
+            others = self._log_binomial_ratio(
+                self.left, self.other_sizes[..., 0], self.other_log_odds[..., 0], ~self.upward, d
+            )
+            return (weights * torch.exp(log_term + others)).sum(-1)
+        return (weights * torch.exp(log_term) * self._mass_of_others(d)).sum(-1)
+
+    @staticmethod
+    def _log_binomial_ratio(
+        count: Tensor, size: Tensor, log_odds: Tensor, upward: Tensor, d: Tensor
+    ) -> Tensor:
+        # Nodes d are no integers: added to a count of billions they would lose their digits, so the
+        # fewer of drawn and left are counted.
+        mostly_drawn = 2 * count > size
+        count, log_odds = (
+            torch.where(mostly_drawn, size - count, count),
+            torch.where(mostly_drawn, -log_odds, log_odds),
+        )
+        upward = upward ^ mostly_drawn
+        count, size, log_odds = count.unsqueeze(-1), size.unsqueeze(-1), log_odds.unsqueeze(-1)
+        there = count + torch.where(upward, 1.0, -1.0).unsqueeze(-1) * d
+        return binomial_log_pmf(there, size, log_odds) - binomial_log_pmf(count, size, log_odds)
+
+    def _mass_of_others(self, d: Tensor) -> Tensor:
+        """P(others = left ∓ d) / P(others = left)."""
+        nodes = Nodes.build(self.other_log_odds, self.other_sizes, self.left, span=2)
+        return nodes.mass_at(
+            torch.where(self.upward, -1.0, 1.0).unsqueeze(-1) * d
+        ) / nodes.mass().unsqueeze(-1)
+
+
+def gram_rule(length: Tensor) -> tuple[Tensor, Tensor]:
+    """Nodes and weights ``(..., 28)`` with Σ_{k<L} f(k) = Σ_i weights_i f(nodes_i) for every
+    polynomial f of degree ≤ 55; L > 60.
+
+    Example:
+        >>> nodes, weights = gram_rule(torch.tensor(1000.0, dtype=torch.float64))
+        >>> print(f"{(weights * nodes**2).sum():.3f}", sum(k**2 for k in range(1000)))
+        332833500.000 332833500
+    """
+    table = _gram_table(length.device)
+    order = torch.arange(_COEFFICIENTS, dtype=length.dtype, device=length.device)
+    angle = torch.acos(2 * ((SHORT + 1) / length.unsqueeze(-1)).square() - 1)
+    nodes, weights = (torch.cos(order * angle) @ table).chunk(2, -1)
+    length = length.unsqueeze(-1)
+    return 0.5 * (length * (1 + nodes) - 1), length * weights
+
+
+@functools.cache
+def _gram_table(device: torch.device) -> Tensor:
+    """Chebyshev coefficients, in 1/L² from 0 to 1/(SHORT + 1)², of the nodes on (-1, 1) and of the
+    weights of total one.
+
+    The Jacobi matrix of Gram's polynomials, divided by L/2, has the off-diagonal entries k √((1 -
+    k²/L²) / (4k² - 1)) and a diagonal of zeros; its eigenvalues are the nodes, the squared first
+    components of its eigenvectors the weights (Golub and Welsch).
+    """
+    angles = math.pi * (torch.arange(_COEFFICIENTS, dtype=torch.float64) + 0.5) / _COEFFICIENTS
+    inverse_square_length = 0.5 * (1 + torch.cos(angles)) / (SHORT + 1) ** 2
+    k = torch.arange(1, _GAUSS, dtype=torch.float64)
+    beside = k * torch.sqrt((1 - k * k * inverse_square_length.unsqueeze(-1)) / (4 * k * k - 1))
+    nodes, vectors = torch.linalg.eigh(torch.diag_embed(beside, 1) + torch.diag_embed(beside, -1))
+    values = torch.cat([nodes, vectors[..., 0, :].square()], -1)
+    to_coefficients = torch.cos(
+        torch.outer(torch.arange(_COEFFICIENTS, dtype=torch.float64), angles)
+    ) * (2 / _COEFFICIENTS)
+    to_coefficients[0] /= 2
+    return (to_coefficients @ values).to(device)

@@ -15,13 +15,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from diffurn._fisher.quadrature import NODES, Quadrature
-from diffurn._fisher.tilt import log_tilt, surplus
-from diffurn._fisher.urn import TiltedUrn
-from diffurn._kernels.dispatch import in_one_launch
+from diffurn._fisher.nodes import NODES, Nodes, surplus
+from diffurn._fisher.tilt import log_tilt
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.batching import in_chunks
-from diffurn._numerics.binomial import bernoulli_kl, binomial_variance
+from diffurn._numerics.binomial import bernoulli_kl, binomial_log_pmf, binomial_variance
 
 _NOISE = math.exp(-36)
 
@@ -33,27 +32,18 @@ def _evaluate(
     draws: Tensor,
     *vectors: Tensor,
 ) -> Tensor:
-    """A method of the urns' quadratures, in chunks."""
+    """A method of the urns' nodes, in chunks."""
 
     def evaluate(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, *vectors: Tensor) -> Tensor:
-        return method(Quadrature.build(log_odds, group_sizes, draws), *vectors)
+        return method(Nodes.build(log_odds, group_sizes, draws), *vectors)
 
+    work = log_odds.shape[-1] * NODES[1]
     events = (1, 1, 0) + (1,) * len(vectors)
-    return in_chunks(
-        evaluate,
-        log_odds,
-        group_sizes,
-        draws,
-        *vectors,
-        events=events,
-        work=log_odds.shape[-1] * NODES[1],
-    )
+    return in_chunks(evaluate, log_odds, group_sizes, draws, *vectors, events=events, work=work)
 
 
 def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The three with their batch shapes made equal, so that gradients have the shape of what they
-    belong to.
-    """
+    """The three with equal batch shapes, so that gradients have the shapes of their operands."""
     if log_odds.shape == group_sizes.shape and log_odds.shape[:-1] == draws.shape:
         return log_odds, group_sizes, draws
     log_odds, group_sizes, draws = torch.broadcast_tensors(
@@ -62,11 +52,19 @@ def _aligned(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tens
     return log_odds, group_sizes, draws[..., 0]
 
 
+# --------------------------------------------------------------------------------------------------
+# Masses of the sum
+# --------------------------------------------------------------------------------------------------
+
+
+@primitive
+def log_mass_value(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`log_mass` without a derivative."""
+    return torch.log(_evaluate(Nodes.mass, log_odds, group_sizes, draws))
+
+
 class _LogMass(ClosedForm):
-    @staticmethod
-    @in_one_launch("fisher.log_mass")
-    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        return torch.log(_evaluate(Quadrature.mass, log_odds, group_sizes, draws))
+    forward = staticmethod(log_mass_value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -78,8 +76,9 @@ class _LogMass(ClosedForm):
 
 
 def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    r"""log P(S = n) of S = Σ_j Binomial(m_j, σ(log_odds_j)); its derivative is E[X | S = n] -
-    E[X].
+    r"""log P(S = n) of S = Σ_j Binomial(m_j, σ(log_odds_j)).
+
+    Its derivative is E[X | S = n] - E[X].
     """
     return _LogMass.of(*_aligned(log_odds, group_sizes, draws))
 
@@ -89,11 +88,8 @@ class _RetiltedLogMass(ClosedForm):
     def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, tilt: Tensor) -> Tensor:
         tilted = log_odds + tilt.unsqueeze(-1)
         divergence = (group_sizes * bernoulli_kl(tilted, log_odds)).sum(-1)
-        return (
-            log_mass(tilted, group_sizes, draws)
-            - divergence
-            + surplus(tilted, group_sizes, draws) * tilt
-        )
+        shift = surplus(tilted, group_sizes, draws) * tilt
+        return log_mass(tilted, group_sizes, draws) - divergence + shift
 
     @staticmethod
     def _slope(ctx: Any) -> Tensor:
@@ -111,11 +107,10 @@ class _RetiltedLogMass(ClosedForm):
 
 
 def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> Tensor:
-    """log P(S = total), relatively accurate also in the far tails of S, for log-odds of any tilt;
-    -inf outside 0..Σm.
+    """log P(S = total) for log-odds of any tilt, relatively accurate also in the far tails of S.
 
-    Re-tilting by r moves the mass to `total`:  log P(S = n) = log P_r(S = n) - KL(P_r ‖ P) + (E_r S
-    - n) log r.
+    It is -inf outside 0..Σm. Re-tilting by r moves the mass to `total`:
+    log P(S = n) = log P_r(S = n) - KL(P_r ‖ P) + (E_r S - n) log r.
     """
     log_odds, group_sizes, total = _aligned(log_odds, group_sizes, total)
     possible = (total >= 0) & (total <= group_sizes.sum(-1))
@@ -125,7 +120,7 @@ def log_mass_anywhere(log_odds: Tensor, group_sizes: Tensor, total: Tensor) -> T
 
 
 def retilted_log_mass(log_odds: Tensor, group_sizes: Tensor, total: Tensor, tilt: Tensor) -> Tensor:
-    """log P(S = total) of a possible total, whose tilt is known."""
+    """log P(S = total) of a possible total whose tilt is known."""
     return _RetiltedLogMass.of(log_odds, group_sizes, total, tilt)
 
 
@@ -139,63 +134,59 @@ class _LogMassesNear(ClosedForm):
         def slopes(
             log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets: Tensor, grad: Tensor
         ) -> Tensor:
-            nodes = Quadrature.build(log_odds, group_sizes, centre, span=2)
+            nodes = Nodes.build(log_odds, group_sizes, centre, span=2)
             mass = nodes.mass_at(offsets)
-            return nodes.slope_of_mass_at(
-                offsets, torch.where(mass > _NOISE, grad / mass.clamp(min=_NOISE), 0.0)
-            )
+            relative = torch.where(mass > _NOISE, grad / mass.clamp(min=_NOISE), 0.0)
+            return nodes.slope_of_mass_at(offsets, relative)
 
-        work = NODES[2] * max(grads[0].shape[-1], ctx.saved_tensors[0].shape[-1])
-        return (
-            in_chunks(slopes, *ctx.saved_tensors, grads[0], events=(1, 1, 0, 1, 1), work=work),
-            None,
-            None,
-            None,
-        )
+        operands = *ctx.saved_tensors, grads[0]
+        work = NODES[2] * max(grads[0].shape[-1], operands[0].shape[-1])
+        return in_chunks(slopes, *operands, events=(1, 1, 0, 1, 1), work=work), None, None, None
 
 
 def _masses_near(log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets: Tensor) -> Tensor:
     def masses(log_odds: Tensor, group_sizes: Tensor, centre: Tensor, offsets: Tensor) -> Tensor:
-        return (
-            Quadrature.build(log_odds, group_sizes, centre, span=2)
-            .mass_at(offsets)
-            .clamp(min=_NOISE)
-        )
+        nodes = Nodes.build(log_odds, group_sizes, centre, span=2)
+        return nodes.mass_at(offsets).clamp(min=_NOISE)
 
     work = NODES[2] * max(offsets.shape[-1], log_odds.shape[-1])
     return in_chunks(masses, log_odds, group_sizes, centre, offsets, events=(1, 1, 0, 1), work=work)
 
 
 def log_masses_near(log_odds: Tensor, group_sizes: Tensor, totals: Tensor) -> Tensor:
-    """log P(S = total) for many totals ``(..., W)`` at once, from one set of nodes around the mean
-    of S.
+    """log P(S = total) for many totals ``(..., W)`` at once, from one set of nodes around the mean.
 
     Accurate absolutely: masses below e^-36 are noise and returned as that. Where tails matter, use
     `log_mass_anywhere`.
     """
-    centre = torch.round(surplus(log_odds.detach(), group_sizes, torch.zeros_like(totals[..., 0])))
+    nothing = torch.zeros_like(totals[..., 0])
+    centre = torch.round(surplus(log_odds.detach(), group_sizes, nothing))
     return _LogMassesNear.of(log_odds, group_sizes, centre, totals - centre.unsqueeze(-1))
 
 
+# --------------------------------------------------------------------------------------------------
+# Means
+# --------------------------------------------------------------------------------------------------
+
+
+@primitive
+def mean_value(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`mean` without a derivative."""
+    average = _evaluate(Nodes.mean, log_odds, group_sizes, draws)
+    n, balls = draws.unsqueeze(-1), group_sizes.sum(-1, keepdim=True)
+    return torch.where(n <= 0, 0.0, torch.where(n >= balls, group_sizes, average))
+
+
 class _Mean(ClosedForm):
-    @staticmethod
-    @in_one_launch("fisher.mean")
-    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        average = _evaluate(Quadrature.mean, log_odds, group_sizes, draws)
-        n = draws.unsqueeze(-1)
-        return torch.where(
-            n <= 0, 0.0, torch.where(n >= group_sizes.sum(-1, keepdim=True), group_sizes, average)
-        )
+    forward = staticmethod(mean_value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        log_odds, group_sizes, draws = ctx.saved_tensors
-        return covariance_product(log_odds, group_sizes, draws, grads[0]), None, None
+        return covariance_product(*ctx.saved_tensors, grads[0]), None, None
 
     @staticmethod
     def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
-        log_odds, group_sizes, draws = ctx.saved_tensors
-        return covariance_product(log_odds, group_sizes, draws, tangents[0])
+        return covariance_product(*ctx.saved_tensors, tangents[0])
 
 
 def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -203,19 +194,20 @@ def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _Mean.of(*_aligned(log_odds, group_sizes, draws))
 
 
+@primitive
+def mean_shift_value(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`mean_shift` without a derivative."""
+    return _evaluate(Nodes.mean_shift, log_odds, group_sizes, draws)
+
+
 class _MeanShift(ClosedForm):
-    @staticmethod
-    @in_one_launch("fisher.mean_shift")
-    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        return _evaluate(Quadrature.mean_shift, log_odds, group_sizes, draws)
+    forward = staticmethod(mean_shift_value)
 
     @staticmethod
     def _product(ctx: Any, vector: Tensor) -> Tensor:
         log_odds, group_sizes, draws = ctx.saved_tensors
-        return (
-            covariance_product(log_odds, group_sizes, draws, vector)
-            - binomial_variance(group_sizes, log_odds) * vector
-        )
+        unconditional = binomial_variance(group_sizes, log_odds) * vector
+        return covariance_product(log_odds, group_sizes, draws, vector) - unconditional
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -227,17 +219,20 @@ class _MeanShift(ClosedForm):
 
 
 def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """E[X | S = n] - E[X], what conditioning on the sum does to the mean, without the cancellation
-    of the two.
-    """
+    """E[X | S = n] - E[X], the effect of conditioning on the mean, without cancellation."""
     return _MeanShift.of(*_aligned(log_odds, group_sizes, draws))
 
 
-@in_one_launch("fisher.centring_tilt")
+# --------------------------------------------------------------------------------------------------
+# Covariances
+# --------------------------------------------------------------------------------------------------
+
+
+@primitive
 def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """The tilt half way between those to n - ½ and to n + ½, for covariances.
 
-    Where the outcome is almost sure, this makes a ball too many as likely as a ball too few; the
+    Where the outcome is almost sure, this makes a ball too many as likely as a ball too few. The
     covariance, which is of the order of the product of the two, then has no term larger than
     itself.
     """
@@ -245,22 +240,18 @@ def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
 
 
 def tilts_around(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """The tilts to n - ½ and to n + ½, stacked: one call with twice as many urns takes less time
-    than two.
-    """
+    """The tilts to n - ½ and to n + ½, stacked: one call for twice the urns is faster than two."""
     log_odds, group_sizes, draws = _aligned(log_odds.detach(), group_sizes, draws)
     both = (2, *log_odds.shape)
-    return log_tilt(
-        log_odds.expand(both), group_sizes.expand(both), torch.stack([draws, draws + 1])
-    )
+    totals = torch.stack([draws, draws + 1])
+    return log_tilt(log_odds.expand(both), group_sizes.expand(both), totals)
 
 
 def _centred(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, tilt: Tensor | None = None
 ) -> Tensor:
-    return log_odds + (
-        centring_tilt(log_odds, group_sizes, draws) if tilt is None else tilt
-    ).unsqueeze(-1)
+    tilt = centring_tilt(log_odds, group_sizes, draws) if tilt is None else tilt
+    return log_odds + tilt.unsqueeze(-1)
 
 
 def _unless_determined(
@@ -271,57 +262,87 @@ def _unless_determined(
     return torch.where(determined[(...,) + (None,) * event_dims], 0.0, moment)
 
 
-@in_one_launch("fisher.covariance_product")
+@primitive
 def covariance_product(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None
 ) -> Tensor:
-    """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt, unless the centring one is
-    given.
-    """
+    """Cov[X] @ vector in O(c) time and memory; log-odds of any tilt, or with the centring one."""
     centred = _centred(log_odds, group_sizes, draws, tilt)
-    return _unless_determined(
-        _evaluate(Quadrature.covariance_product, centred, group_sizes, draws, vector),
-        group_sizes,
-        draws,
-        1,
-    )
+    product = _evaluate(Nodes.covariance_product, centred, group_sizes, draws, vector)
+    return _unless_determined(product, group_sizes, draws, 1)
 
 
 def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c), with rows that sum to zero; log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
-    return _unless_determined(
-        _evaluate(Quadrature.covariance, centred, group_sizes, draws), group_sizes, draws, 2
-    )
+    matrix = _evaluate(Nodes.covariance, centred, group_sizes, draws)
+    return _unless_determined(matrix, group_sizes, draws, 2)
 
 
-@in_one_launch("fisher.variance")
+@primitive
 def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Var[X_j] for every group, in O(c); log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
-    return _unless_determined(
-        _evaluate(Quadrature.variance, centred, group_sizes, draws), group_sizes, draws, 1
+    diagonal = _evaluate(Nodes.variance, centred, group_sizes, draws)
+    return _unless_determined(diagonal, group_sizes, draws, 1)
+
+
+# --------------------------------------------------------------------------------------------------
+# Likelihood and divergence
+# --------------------------------------------------------------------------------------------------
+
+
+def log_prob_and_derivatives(
+    log_weights: Tensor, group_sizes: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    r"""log P(x), its gradient x - E[X] and minus its Hessian, Cov[X], in log ω.
+
+    The law is an exponential family in log ω, so the curvature does not depend on x, and x may be
+    the average of several draws from urns of equal m and n: the gamma function continues the
+    binomial coefficients.
+
+    Args:
+        log_weights: log ω, finite, shape ``(..., c)``.
+        group_sizes: m, shape ``(..., c)``.
+        counts: x, shape ``(..., c)``, with an integer sum n.
+
+    Returns:
+        Tensors of shape ``(...)``, ``(..., c)`` and ``(..., c, c)``; all zero where n leaves no
+        choice.
+    """
+    draws = counts.sum(-1).round()
+    determined = ((draws <= 0) | (draws >= group_sizes.sum(-1))).unsqueeze(-1)
+    log_odds = log_weights + log_tilt(log_weights, group_sizes, draws).unsqueeze(-1)
+    nodes = Nodes.build(log_odds, group_sizes, draws)
+    log_prob = binomial_log_pmf(counts, group_sizes, log_odds).sum(-1) - nodes.mass().log()
+    score, information = counts - nodes.mean(), nodes.covariance()
+    return (
+        torch.where(determined.squeeze(-1), 0.0, log_prob),
+        torch.where(determined, 0.0, score),
+        torch.where(determined.unsqueeze(-1), 0.0, information),
     )
 
 
-def kl_divergence(urn: TiltedUrn, other: TiltedUrn) -> Tensor:
+def kl_divergence(
+    urn: tuple[Tensor, Tensor, Tensor], other: tuple[Tensor, Tensor, Tensor]
+) -> Tensor:
     r"""KL(ω ‖ ω') between two urns of equal n, from terms no larger than needed:
 
     .. math:: \sum_j [m_j \mathrm{kl}(p_j ‖ p'_j) + (μ_j - m_j p_j)(η_j - η'_j)]
               + \log P'(S = n) - \log P(S = n).
 
-    The group sizes agree but where one urn has emptied a group of weight zero. There p = 0, and
+    The group sizes agree, except where one urn has emptied a group of weight zero. There p = 0, and
     kl(0 ‖ p') = -log(1 - p').
+
+    Args:
+        urn, other: tilted log-odds, group sizes and draws of each.
     """
-    shared = torch.where(other.group_sizes > 0, urn.group_sizes, 0.0)
+    (log_odds, sizes, draws), (other_log_odds, other_sizes, _) = urn, other
+    shared = torch.where(other_sizes > 0, sizes, 0.0)
     shift = torch.where(shared > 0, mean_shift(*urn), 0.0)
-    per_group = shared * bernoulli_kl(urn.log_odds, other.log_odds) + shift * (
-        urn.log_odds - other.log_odds
-    )
-    emptied = (other.group_sizes - urn.group_sizes).clamp(min=0) * softplus(
-        other.log_odds, threshold=50
-    )
+    per_group = shared * bernoulli_kl(log_odds, other_log_odds)
+    per_group = per_group + shift * (log_odds - other_log_odds)
+    emptied = (other_sizes - sizes).clamp(min=0) * softplus(other_log_odds, threshold=50)
     divergence = (per_group + emptied).sum(-1) + log_mass(*other) - log_mass(*urn)
-    return torch.where(
-        urn.draws == 0, 0.0, divergence
-    )  # where nothing is drawn, groups that only one urn can draw do not matter
+    # Where nothing is drawn, groups that only one urn can draw do not matter.
+    return torch.where(draws == 0, 0.0, divergence)

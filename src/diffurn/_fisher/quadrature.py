@@ -1,208 +1,277 @@
-r"""P(S = n), its gradient and its curvature for S = Σ_j Binomial(m_j, p_j), from a few dozen values
-of the characteristic function.
-
-For a lattice variable the trapezoid rule with K nodes is exact up to aliasing,
-
-.. math:: \frac1K \sum_k φ(θ_k) e^{-inθ_k} = \sum_l P(S = n + lK), \qquad θ_k = 2πk/K,
-
-so K need only exceed the width of S. And :math:`|φ(θ)| ≤ \exp(-2σ^2 \sin^2(θ/2))`, so however large
-K is, only the first few nodes matter: 25 of them for every m, n and σ.
-"""
+"""Fisher's law by quadratures, for every urn; and the base of the faster ways for some urns."""
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
+from torch.nn.functional import softplus
 
-from diffurn._fisher.tilt import surplus
+from diffurn._fisher import marginals, moments
+from diffurn._fisher.conditionals import Conditional, conditional, merged
+from diffurn._fisher.mode import mode
+from diffurn._fisher.sampling.rejection import draw_each
+from diffurn._fisher.tilt import log_tilt
+from diffurn._law import Chain
+from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
+from diffurn._numerics.binomial import binomial_log_pmf
+from diffurn._numerics.tracing import reading_numbers
 
-# Bernstein: P(|S - ES| ≥ half_width) ≤ 2 e^-33; the aliased terms are point masses and smaller
-# still.
-TAIL_NATS = 33.0
-# The most nodes on which |φ| can exceed e^-36 when K is `span` half-widths, over all variances
-# (reached at σ² ≈ 17).
-NODES = {1: 25, 2: 49}
-# Up to here a c × c matrix product is faster than two cumulative sums.
-_FEW_GROUPS = 64
-
-
-def half_width(variance: Tensor, nats: float | Tensor = TAIL_NATS) -> Tensor:
-    """Bernstein's bound: a sum of independent Bernoullis leaves mean ± half_width with probability
-    ≤ 2 e^-nats.
-    """
-    return nats / 3 + (nats * nats / 9 + 2 * nats * variance).sqrt()
+# Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ sees τ times as
+# deep.
+_NATS = 38.0
 
 
-def sum_of_others(values: Tensor) -> Tensor:
-    """Σ_{j≠i} values_j over the groups, dimension -2, never by subtracting from the total: a
-    dominant own term would swallow the others.
-    """
-    groups = values.shape[-2]
-    if groups <= _FEW_GROUPS:
-        return (1 - torch.eye(groups, dtype=values.dtype, device=values.device)) @ values
-    nothing = torch.zeros_like(values[..., :1, :])
-    before = torch.cat([nothing, values[..., :-1, :]], -2).cumsum(-2)
-    after = torch.cat([nothing, values.flip(-2)[..., :-1, :]], -2).cumsum(-2).flip(-2)
-    return before + after
+class FisherLaw:
+    """A way to compute Fisher's law; `general` computes the rest."""
+
+    @property
+    def general(self) -> Quadrature:
+        raise NotImplementedError
+
+    @property
+    def groups(self) -> int:
+        return self.general.groups
+
+    def largest(self, group: int) -> int:
+        return self.general.largest(group)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        return self.general.log_prob(x)
+
+    def mean(self) -> Tensor:
+        return self.general.mean()
+
+    def variance(self) -> Tensor:
+        return self.general.variance()
+
+    def covariance(self) -> Tensor:
+        return self.general.covariance()
+
+    def entropy(self) -> Tensor:
+        return self.general.entropy()
+
+    def mode(self) -> Tensor:
+        return self.general.mode()
+
+    def marginal_log_prob(self, x: Tensor) -> Tensor:
+        return self.general.marginal_log_prob(x)
+
+    def log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.general.log_tails(x)
+
+    def tail(self, group: int) -> Tensor:
+        return self.general.tail(group)
+
+    def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
+        return self.general.sample(num_samples, dtype)
+
+    def rsample(self, num_samples: int) -> Tensor:
+        return self.general.rsample(num_samples)
+
+    def rsample_with_tail(self, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
+        return self.rsample(num_samples), self.tail(group)
+
+    def chain(
+        self,
+        num_samples: int,
+        order: Sequence[int] | None,
+        merged: bool,
+        temperature: float | Tensor,
+    ) -> Chain:
+        return self.general.chain(num_samples, order, merged, temperature)
 
 
 @dataclass(frozen=True)
-class Quadrature:
-    """The nodes for one target n of the sum; all methods are differentiable in the log-odds it was
-    built from.
+class Quadrature(FisherLaw):
+    """Fisher's law of any urn.
 
-    Shapes: ``p, q, group_sizes`` are ``(..., c)``; ``theta, amplitude, phase`` are ``(..., T)``;
-    the sines, ready to meet groups,
-    ``(..., 1, T)``.
+    Args:
+        log_odds: log r + log ω of the balls of each group, ``(..., c)``, tilted to n; carries the
+            gradient.
+        group_sizes: m, ``(..., c)``.
+        draws: n, ``(...)``.
+        log_tilt: log r, ``(...)``.
     """
 
-    p: Tensor
-    q: Tensor
+    log_odds: Tensor
     group_sizes: Tensor
-    theta: Tensor
-    sine: Tensor
-    half_sine_squared: Tensor
-    amplitude: Tensor
-    phase: Tensor
+    draws: Tensor
+    log_tilt: Tensor
+
+    @classmethod
+    def build(cls, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Quadrature:
+        """From finite log-weights; groups that are never drawn have no balls."""
+        tilt = log_tilt(log_weights.detach(), group_sizes, draws)
+        return cls(log_weights + tilt.unsqueeze(-1), group_sizes, draws, tilt)
+
+    @property
+    def general(self) -> Quadrature:
+        return self
+
+    @property
+    def groups(self) -> int:
+        return self.log_odds.shape[-1]
+
+    def largest(self, group: int) -> int:
+        sizes = self.group_sizes[..., group]
+        return int(sizes.max()) if sizes.numel() else 0
+
+    @property
+    def tilted(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The urn as the functions of `moments` and `marginals` take it."""
+        return self.log_odds, self.group_sizes, self.draws
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        # Tilted, no term is large: Σ_j log Bin(x_j; m_j, p_j) - log P(S = n).
+        per_group = binomial_log_pmf(x, self.group_sizes, self.log_odds)
+        log_prob = per_group.sum(-1) - moments.log_mass(*self.tilted)
+        if asks_for_derivative(x):  # zero on the support; keeps the tilt out of the slope in x
+            log_prob = log_prob + (self.draws - x.sum(-1)) * self.log_tilt
+        return log_prob
+
+    def log_normalizer(self, log_weights: Tensor) -> Tensor:
+        """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j, for the log-weights as they were given."""
+        # Σ m log(1 + rω) - n log r cancels. So balls that are drawn more often than not count by
+        # their weight and by the odds against them.
+        common = (self.log_odds > 0) & (self.group_sizes > 0)
+        often = torch.where(common, self.group_sizes, 0.0)
+        given = (often * torch.where(common, log_weights, 0.0)).sum(-1)
+        weights = given + (often.sum(-1) - self.draws) * self.log_tilt
+        rarer = torch.where(common, -self.log_odds, self.log_odds)
+        odds = (self.group_sizes * softplus(rarer, threshold=50)).sum(-1)
+        return weights + odds + moments.log_mass(*self.tilted)
+
+    def mean(self) -> Tensor:
+        return moments.mean(*self.tilted)
+
+    def variance(self) -> Tensor:
+        return moments.variance(*self.tilted)
+
+    def covariance(self) -> Tensor:
+        return moments.covariance(*self.tilted)
+
+    def entropy(self) -> Tensor:
+        return marginals.entropy(*self.tilted)
+
+    def mode(self) -> Tensor:
+        return mode(self.log_odds.detach(), self.group_sizes, self.draws)
+
+    def marginal_log_prob(self, x: Tensor) -> Tensor:
+        return marginals.marginal_log_prob(*self.tilted, x)
+
+    def log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return marginals.Marginal.of_each_group(*self.tilted).log_tails(x)
+
+    def tail(self, group: int) -> Tensor:
+        draws = self.draws
+        counts = torch.arange(1, self.largest(group) + 1, dtype=draws.dtype, device=draws.device)
+        return marginals.marginal_tail(*self.tilted, group, counts)
+
+    def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
+        return draw_each(*self.tilted, num_samples, dtype)
+
+    def rsample(self, num_samples: int) -> Tensor:
+        return _Draws.of(*self.tilted, num_samples)
+
+    def chain(
+        self,
+        num_samples: int,
+        order: Sequence[int] | None,
+        merged: bool,
+        temperature: float | Tensor,
+    ) -> Chain:
+        return _Chain.build(self, num_samples, order, merged, temperature)
+
+
+class _Draws(ClosedForm):
+    """Draws whose derivative is that of the mean, the covariance."""
+
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples: Any) -> Tensor:
+        return draw_each(log_odds, group_sizes, draws, num_samples, log_odds.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        total = grads[0].squeeze(0) if len(grads[0]) == 1 else grads[0].sum(0)
+        return moments.covariance_product(*ctx.saved_tensors[:3], total), None, None, None
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        product = moments.covariance_product(*ctx.saved_tensors[:3], tangents[0])
+        return product.expand(ctx.constants[0], *tangents[0].shape)
+
+
+class GivenDraws(_Draws):
+    """The same for draws ``(num_samples, ..., c)`` that were taken before."""
+
+    @staticmethod
+    def forward(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, counts: Any) -> Tensor:
+        given: Tensor = counts
+        return given.view_as(given)
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        product = moments.covariance_product(*ctx.saved_tensors[:3], tangents[0])
+        return product.expand(ctx.saved_tensors[3].shape)
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """Rows ``(R, c)`` of urns with their groups in the chain's order; see `Chain`."""
+
+    log_odds: Tensor
+    group_sizes: Tensor
+    draws: Tensor
+    places: Tensor  # where each group of the urn stands in the chain, (R, c)
+    shape: torch.Size
+    copies: int  # rows that repeat the same urns in the same order; their first laws agree
+    merged: bool
+    nats: float
 
     @classmethod
     def build(
-        cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, span: int = 1
-    ) -> Quadrature:
-        """Nodes for P(S = draws); with ``span=2`` also for every value within a half-width of the
-        mean (`mass_at`).
-        """
-        p, q = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
-        variance = (group_sizes * p * q).sum(-1).detach()
-        period = (
-            2 * torch.floor(span * half_width(variance) / 2) + 3
-        )  # odd: no node at θ = π, where 1 - 4pq sin²(θ/2) may vanish
-        k = torch.arange(NODES[span], dtype=p.dtype, device=p.device)
-        theta = (2 * math.pi) * k / period.unsqueeze(-1)
-        multiplicity = torch.where(2 * k < period.unsqueeze(-1), torch.where(k == 0, 1.0, 2.0), 0.0)
-        # The rarer outcome of each ball carries the phase, so that its rounding error is that of
-        # the variance, not of m.
-        drawn_often = log_odds > 0
-        rarer = torch.where(drawn_often, q, p)
-        signed_sizes = torch.where(drawn_often, -group_sizes, group_sizes)
-        drift = surplus(log_odds, group_sizes, draws)
-        sine, half_sine_squared = (
-            torch.sin(theta).unsqueeze(-2),
-            torch.sin(theta / 2).square().unsqueeze(-2),
-        )
-        rarer_, minus_4pq = rarer.unsqueeze(-1), (-4 * p * q).unsqueeze(-1)
-        log_amplitude = 0.5 * (
-            group_sizes.unsqueeze(-1) * torch.log1p(minus_4pq * half_sine_squared)
-        ).sum(-2)
-        angle = torch.atan(
-            rarer_ * sine / (1 - 2 * rarer_ * half_sine_squared)
-        ) - rarer_ * theta.unsqueeze(-2)
-        phase = (signed_sizes.unsqueeze(-1) * angle).sum(-2) + drift.unsqueeze(-1) * theta
-        amplitude = multiplicity / period.unsqueeze(-1) * torch.exp(log_amplitude)
-        return cls(p, q, group_sizes, theta, sine, half_sine_squared, amplitude, phase)
+        cls,
+        law: Quadrature,
+        num_samples: int,
+        order: Sequence[int] | None,
+        merged: bool,
+        temperature: float | Tensor,
+    ) -> _Chain:
+        groups, device = law.log_odds.shape[-1], law.log_odds.device
+        shape = torch.Size((num_samples, *law.log_odds.shape))
+        log_odds, sizes = (x.expand(shape).reshape(-1, groups) for x in law.tilted[:2])
+        draws = law.draws.expand(shape[:-1]).reshape(-1)
+        if order is None:
+            orders = torch.rand(len(draws), groups, device=device).argsort(-1)
+        else:
+            orders = torch.tensor(list(order), device=device).expand(len(draws), -1)
+        copies = max(1, num_samples) if order is not None else 1
+        rows = log_odds.gather(-1, orders), sizes.gather(-1, orders), draws
+        nats = _NATS * max(1.0, float(temperature))
+        return cls(*rows, orders.argsort(-1), shape, copies, merged, nats)
 
-    def mass(self) -> Tensor:
-        """P(S = n)."""
-        return (self.amplitude * torch.cos(self.phase)).sum(-1)
+    @property
+    def groups(self) -> int:
+        return self.log_odds.shape[-1]
 
-    def _phase_at(self, offsets: Tensor) -> Tensor:
-        return self.phase.unsqueeze(-2) - offsets.unsqueeze(-1) * self.theta.unsqueeze(-2)
+    def conditional(self, place: int, draws_left: Tensor) -> Conditional:
+        if place:
+            return self._of_rows(place, len(draws_left), draws_left)
+        law = self._of_rows(0, len(draws_left) // self.copies, draws_left)
+        return Conditional(law.lowest.repeat(self.copies), law.log_weights.repeat(self.copies, 1))
 
-    def mass_at(self, offsets: Tensor) -> Tensor:
-        """P(S = n + offset) for offsets ``(..., G)``; accurate absolutely, and meant for `span` =
-        2.
-        """
-        return (
-            (self.amplitude.unsqueeze(-2) * torch.cos(self._phase_at(offsets))).sum(-1).clamp(min=0)
-        )
+    def _of_rows(self, place: int, rows: int, draws_left: Tensor) -> Conditional:
+        log_odds, sizes = self.log_odds[:rows], self.group_sizes[:rows]
+        later = log_odds[:, place + 1 :], sizes[:, place + 1 :]
+        if self.merged:
+            later = merged(*later)
+        own = log_odds[:, place], sizes[:, place]
+        return reading_numbers(conditional, *own, *later, draws_left[:rows], self.nats)
 
-    def mass_of_rows(self, rows: Tensor, offsets: Tensor) -> Tensor:
-        """The same with one offset for each of some rows of the batch."""
-        phase = self.phase[rows] - offsets.unsqueeze(-1) * self.theta[rows]
-        return (self.amplitude[rows] * torch.cos(phase)).sum(-1).clamp(min=0)
-
-    def slope_of_mass_at(self, offsets: Tensor, vector: Tensor) -> Tensor:
-        """Σ_g vector_g ∂P(S = n + offset_g) / ∂ log_odds, shape ``(..., c)``, in O(G + c)."""
-        phase = self._phase_at(offsets)
-        real, imaginary = (
-            (vector.unsqueeze(-2) @ part(phase)) * self.amplitude.unsqueeze(-2)
-            for part in (torch.cos, torch.sin)
-        )
-        dr, di = self._slopes()
-        return self.group_sizes * self.p * self.q * (real * dr - imaginary * di).sum(-1)
-
-    def _measure(self) -> tuple[Tensor, Tensor]:
-        """The complex measure ζ on the nodes, of total (real) mass one, under which node means
-        average to E[· | S = n].
-        """
-        real, imaginary = (
-            self.amplitude * torch.cos(self.phase),
-            self.amplitude * torch.sin(self.phase),
-        )
-        mass = real.sum(-1, keepdim=True)
-        return (real / mass).unsqueeze(-2), (imaginary / mass).unsqueeze(-2)
-
-    def _slopes(self) -> tuple[Tensor, Tensor]:
-        r"""δ_j(θ) = (e^{iθ} - 1) / (q_j + p_j e^{iθ}), real and imaginary: at node θ group j has
-        mean m_j p_j (1 + q_j δ_j).
-        """
-        p, q = self.p.unsqueeze(-1), self.q.unsqueeze(-1)
-        scale = 1 / (1 - (4 * p * q) * self.half_sine_squared)
-        return (2 * (p - q)) * self.half_sine_squared * scale, self.sine * scale
-
-    def mean_shift(self) -> Tensor:
-        """E[X_j | S = n] - E[X_j]: what conditioning does to the mean."""
-        (zr, zi), (dr, di) = self._measure(), self._slopes()
-        return self.group_sizes * self.p * self.q * (zr * dr - zi * di).sum(-1)
-
-    def mean(self) -> Tensor:
-        """E[X_j | S = n] = m_j p_j · P(S without one ball of j = n - 1) / P(S = n): a ratio, so
-        relatively accurate.
-        """
-        (zr, zi), (dr, di) = self._measure(), self._slopes()
-        return self.group_sizes * self.p * (1 + self.q * (zr * dr - zi * di).sum(-1))
-
-    # For i ≠ j the conditional covariance is v_i v_j (Σ ζ δ_i δ_j - b_i b_j) with v = mpq and b_j =
-    # Σ ζ δ_j. The diagonal is taken from "rows sum to zero": all other entries of a row have one
-    # sign, so nothing cancels, however sure the outcome is.
-
-    def covariance_product(self, vector: Tensor) -> Tensor:
-        """Cov[X | S = n] @ vector in O(c), as Σ_{j≠i} Cov_ij (vector_j - vector_i)."""
-        (zr, zi), (dr, di) = self._measure(), self._slopes()
-        v, u = (self.group_sizes * self.p * self.q).unsqueeze(-1), vector.unsqueeze(-1)
-        b = (zr * dr - zi * di).sum(-1, keepdim=True)
-        real, imaginary, means = (self._differences_to_others(v * part, u) for part in (dr, di, b))
-        joint = (zr * (dr * real - di * imaginary) - zi * (dr * imaginary + di * real)).sum(
-            -1, keepdim=True
-        )
-        return (v * (joint - b * means)).squeeze(-1)
-
-    @staticmethod
-    def _differences_to_others(values: Tensor, vector: Tensor) -> Tensor:
-        """Σ_{j≠i} values_j (vector_j - vector_i)."""
-        return sum_of_others(values * vector) - vector * sum_of_others(values)
-
-    def covariance(self) -> Tensor:
-        """Cov[X | S = n], shape (..., c, c)."""
-        (zr, zi), (dr, di) = self._measure(), self._slopes()
-        b = (zr * dr - zi * di).sum(-1)
-        v = self.group_sizes * self.p * self.q
-        joint = (dr * zr - di * zi) @ dr.mT - (di * zr + dr * zi) @ di.mT
-        entries = v.unsqueeze(-1) * v.unsqueeze(-2) * (joint - b.unsqueeze(-1) * b.unsqueeze(-2))
-        own = torch.eye(v.shape[-1], dtype=torch.bool, device=v.device)
-        others = torch.where(own, 0.0, entries)
-        return torch.where(own, -others.sum(-1, keepdim=True), others)
-
-    def variance(self) -> Tensor:
-        """The diagonal of `covariance`, in O(c)."""
-        (zr, zi), (dr, di) = self._measure(), self._slopes()
-        v = (self.group_sizes * self.p * self.q).unsqueeze(-1)
-        b = (zr * dr - zi * di).sum(-1, keepdim=True)
-        real, imaginary, means = (sum_of_others(v * part) for part in (dr, di, b))
-        joint = (zr * (dr * real - di * imaginary) - zi * (dr * imaginary + di * real)).sum(
-            -1, keepdim=True
-        )
-        return (v * (b * means - joint)).squeeze(-1)
+    def in_order(self, counts: Tensor) -> Tensor:
+        counts = counts + 0 * self.log_odds.sum(-1, keepdim=True)  # a lone group has a gradient: 0
+        return counts.gather(-1, self.places).reshape(self.shape)

@@ -1,94 +1,139 @@
-"""The law of small urns: tables of log-weights, and what follows from them."""
+r"""Fisher's law of small urns, from tables over the whole support.
+
+.. math:: R_i(s) = \log [z^s] \prod_{j ≥ i} (1 + ω_j z)^{m_j}
+          = \log \sum_k \exp(a_i(k) + R_{i+1}(s - k)), \qquad
+          a_i(k) = \log \binom{m_i}{k} + k \log ω_i.
+
+All terms are positive, so all probabilities are relatively accurate. All shapes follow from the
+sizes, and no value on a device is read: a training step with such an urn compiles in one graph, and
+can be captured in a CUDA graph.
+
+The columns of tables stand for *falling* counts: the sum over k then runs over a sliding window of
+R, and a cumulative sum is P(x ≥ k).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
 from diffurn._composition import Composition
-from diffurn._fisher.constants import IMPOSSIBLE, NEVER, constant
-from diffurn._fisher.pair import slope_of_mean
-from diffurn._fisher.tilt import log_tilt
-from diffurn._fisher.urn import TiltedUrn
-from diffurn._kernels.dispatch import can_launch
+from diffurn._fisher.conditionals import Conditional, central_differences
+from diffurn._fisher.constants import IMPOSSIBLE, NEVER, Constants, constants_of
+from diffurn._fisher.quadrature import FisherLaw, Quadrature
+from diffurn._kernels.dispatch import can_launch, primitive
+from diffurn._law import Chain
+from diffurn._numerics.autograd import ClosedForm, straight_through
+from diffurn._numerics.inversion import chosen_column
 
 _TINY = 1e-300
 
 
-class SmallUrn(NamedTuple):
-    """A batch of small urns.
+@dataclass(frozen=True)
+class Tabulated(FisherLaw):
+    """Fisher's law of a batch of small urns whose sizes are known on the CPU.
 
-    Attributes:
-        composition: what the host knows.
+    Args:
+        composition: the sizes.
+        constants: the tensors that follow from the sizes.
         log_weights: log ω, float64 and finite, ``(..., c)``; carries the gradient.
     """
 
     composition: Composition
+    constants: Constants
     log_weights: Tensor
 
     @classmethod
-    def build(cls, composition: Composition, log_weights: Tensor) -> SmallUrn:
+    def build(cls, composition: Composition, log_weights: Tensor) -> Tabulated:
         """From log-weights of which some may be -inf; these get no gradient."""
-        return cls(composition, log_weights.clamp(min=NEVER))
+        constants = constants_of(composition, log_weights.device)
+        return cls(composition, constants, log_weights.clamp(min=NEVER))
 
-    def constant(self, name: str, group: int = 0) -> Tensor:
-        return constant(name, self.composition, self.log_weights.device, group)
+    @property
+    def general(self) -> Quadrature:
+        never = self.log_weights <= NEVER
+        sizes = torch.where(never, 0.0, self.constants.balls)
+        draws = self.constants.total.expand(self.log_weights.shape[:-1])
+        return Quadrature.build(torch.where(never, 0.0, self.log_weights), sizes, draws)
 
-    def reordered(self, order: Sequence[int]) -> SmallUrn:
-        return SmallUrn(self.composition.reordered(order), reordered(self.log_weights, order))
+    @property
+    def groups(self) -> int:
+        return self.composition.groups
 
-    def as_tilted(self) -> TiltedUrn:
-        never, shape = self.log_weights <= NEVER, self.log_weights.shape
-        group_sizes, draws = (
-            torch.where(never, 0.0, self.constant("balls")),
-            self.constant("number").expand(shape[:-1]),
+    def largest(self, group: int) -> int:
+        return self.composition.largest(group)
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        return self.tables().log_prob(x)
+
+    def mean(self) -> Tensor:
+        return self.tables().mean()
+
+    def variance(self) -> Tensor:
+        return self.tables().variance() if self.composition.groups == 2 else super().variance()
+
+    def tail(self, group: int) -> Tensor:
+        first = self.reordered(with_first(group, self.groups))
+        return first.tables().tail(self.largest(group))
+
+    def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
+        draws = (
+            self._launch(num_samples) if self._has_kernel() else self.tables().sample(num_samples)
         )
-        tilt = log_tilt(self.log_weights.detach(), group_sizes, draws)
-        return TiltedUrn(
-            torch.where(never, 0.0, self.log_weights) + tilt.unsqueeze(-1), group_sizes, draws
-        )
+        return draws.to(dtype)
 
-    def sample(self, number: int) -> Tensor:
-        """Draws, ``(number, ..., c)``, without a gradient."""
-        return self._sample_pairs(number) if self._has_kernels() else self.law().sample(number)
+    def rsample(self, num_samples: int) -> Tensor:
+        if self._has_kernel():
+            table, counts = self.constants.pair, self.constants.falling
+            return self._launch(num_samples) + _SlopeOfMean.of(self.log_weights, table, counts)
+        return self.tables().rsample(num_samples)
 
-    def rsample(self, number: int) -> Tensor:
-        """Draws, ``(number, ..., c)``, with the derivatives of the mean."""
-        if self._has_kernels():
-            return self._sample_pairs(number) + slope_of_mean(
-                self.log_weights, self.constant("pair"), self.constant("falling")
-            )
-        law = self.law()
-        mean = law.mean()
-        return law.sample(number) + (mean - mean.detach())
+    def rsample_with_tail(self, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
+        order = with_first(group, self.groups)
+        tables = self.reordered(order).tables()
+        counts = reordered(tables.rsample(num_samples), inverse(order))
+        return counts, tables.tail(self.largest(group))
 
-    def _has_kernels(self) -> bool:
+    def chain(
+        self,
+        num_samples: int,
+        order: Sequence[int] | None,
+        merged: bool,
+        temperature: float | Tensor,
+    ) -> Chain:
+        if order is None:  # tables have one order of groups
+            return self.general.chain(num_samples, order, merged, temperature)
+        return _Chain.build(self.reordered(order), num_samples, order, merged)
+
+    def tables(self) -> Tables:
+        return _of_two_groups(self) if self.composition.groups == 2 else _of_many_groups(self)
+
+    def reordered(self, order: Sequence[int]) -> Tabulated:
+        composition = self.composition.reordered(order)
+        constants = constants_of(composition, self.constants.device)
+        return Tabulated(composition, constants, reordered(self.log_weights, order))
+
+    def _has_kernel(self) -> bool:
         return self.composition.groups == 2 and can_launch(self.log_weights)
 
-    def _sample_pairs(self, number: int) -> Tensor:
-        from diffurn._kernels import pair as pair_kernels
+    def _launch(self, num_samples: int) -> Tensor:
+        from diffurn._kernels import pair
 
-        pair, counts, draws = (self.constant(name) for name in ("pair", "falling", "number"))
-        return pair_kernels.sample(self.log_weights, pair, counts, draws, number)
-
-    def law(self) -> Law:
-        return (
-            _law_of_two_groups(self) if self.composition.groups == 2 else _law_of_many_groups(self)
-        )
+        known = self.constants
+        return pair.sample(self.log_weights, known.pair, known.falling, known.total, num_samples)
 
 
 def reordered(columns: Tensor, order: Sequence[int]) -> Tensor:
     """The last dimension in another order, in one operation forward and one backward."""
     parts = columns.unbind(-1)
-    return (
-        columns
-        if list(order) == list(range(len(parts)))
-        else torch.stack([parts[j] for j in order], -1)
-    )
+    if list(order) == list(range(len(parts))):
+        return columns
+    return torch.stack([parts[j] for j in order], -1)
 
 
 def with_first(group: int, groups: int) -> list[int]:
@@ -97,28 +142,26 @@ def with_first(group: int, groups: int) -> list[int]:
 
 
 def inverse(order: Sequence[int]) -> list[int]:
-    return [order.index(j) for j in range(len(order))]
+    return [list(order).index(j) for j in range(len(order))]
 
 
-class Law(NamedTuple):
+class Tables(NamedTuple):
     """An urn's tables.
 
-    Counts are taken relative to a centre that is the sure outcome, if there is one: then the
-    covariance, which automatic differentiation
-    makes from these tables, has no term larger than itself.
+    Counts are relative to a centre that is the sure outcome, if there is one. Then the covariance,
+    which automatic differentiation makes from these tables, has no term larger than itself.
 
     Attributes:
-        urn: whose they are.
+        urn: their urn.
         centre: the groups filled from the heaviest down, ``(..., c)``.
         first: log-weights of the first group's counts, ``(..., W)``.
         deviations: counts minus centre, one tensor a group.
         own: a_i of all groups but the last.
-        joint: a_i(k) + R_{i+1}(s - k) of all groups but the first and the last, ``(..., N + 1,
-            W)``.
+        joint: a_i(k) + R_{i+1}(s - k) of the groups between, ``(..., N + 1, W)``.
         rest: R_1, …, R_{c-1}, ``(..., N + 1)``.
     """
 
-    urn: SmallUrn
+    urn: Tabulated
     centre: Tensor
     first: Tensor
     deviations: tuple[Tensor, ...]
@@ -127,29 +170,27 @@ class Law(NamedTuple):
     rest: tuple[Tensor, ...] = ()
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """log P(x) for counts ``(..., c)``, continued to real ones between 0 and m by the gamma
-        function.
-        """
-        balls, n = self.urn.constant("balls"), self.urn.constant("number")
-        reference = self.urn.log_weights.detach().amax(-1, keepdim=True)
-        ways = (
-            self.urn.constant("log factorials") - torch.lgamma(x + 1) - torch.lgamma(balls - x + 1)
-        )
-        terms = torch.addcmul(ways, x - self.centre, self.urn.log_weights - reference)
-        # the last term is zero on the support; it makes the slope in x that of log ω itself
-        return terms.sum(-1) - self.first.logsumexp(-1) + (x.sum(-1) - n) * reference.squeeze(-1)
+        """log P(x) for counts ``(..., c)``; the gamma function continues it to real ones."""
+        balls, n = self.urn.constants.balls, self.urn.constants.total
+        log_weights = self.urn.log_weights
+        reference = log_weights.detach().amax(-1, keepdim=True)
+        ways = self.urn.constants.log_factorials
+        ways = ways - torch.lgamma(x + 1) - torch.lgamma(balls - x + 1)
+        terms = torch.addcmul(ways, x - self.centre, log_weights - reference)
+        # The last term is zero on the support; it makes the slope in x that of log ω itself.
+        shift = (x.sum(-1) - n) * reference.squeeze(-1)
+        return terms.sum(-1) - self.first.logsumexp(-1) + shift
 
     def mean(self) -> Tensor:
         """E[x], each entry relatively accurate."""
         probability = self.first.softmax(-1)
         shift = (probability * self.deviations[0]).sum(-1, keepdim=True)
         if not self.rest:
-            return torch.addcmul(self.centre, shift, self.urn.constant("signs"))
+            return torch.addcmul(self.centre, shift, self.urn.constants.signs)
         width, shifts = self.urn.composition.width, [shift.squeeze(-1)]
-        # log-probability of what came before and of s draws left, but for that of what comes after
-        before = pad(
-            self.own[0], (self.rest[0].shape[-1] - width, 0), value=IMPOSSIBLE
-        ) - self.first.logsumexp(-1, keepdim=True)
+        # The log-probability of the counts before and of s draws left, but for that of the rest.
+        before = pad(self.own[0], (self.rest[0].shape[-1] - width, 0), value=IMPOSSIBLE)
+        before = before - self.first.logsumexp(-1, keepdim=True)
         for own, joint, deviation in zip(
             self.own[1:], self.joint, self.deviations[1:-1], strict=True
         ):
@@ -159,11 +200,9 @@ class Law(NamedTuple):
             before = (ahead + own.flip(-1).unsqueeze(-2)).logsumexp(-1)
         shifts.append(((before + self.rest[-1]).exp() * self.deviations[-1]).sum(-1))
         mean = self.centre + torch.stack(shifts, -1)
-        # Rounding of the tables is much the same in all groups.
-        return mean * (
-            self.urn.constant("number").unsqueeze(-1)
-            / mean.detach().sum(-1, keepdim=True).clamp(min=_TINY)
-        )
+        # The tables' rounding errors are much the same in all groups, and cancel here.
+        total = mean.detach().sum(-1, keepdim=True).clamp(min=_TINY)
+        return mean * (self.urn.constants.total.unsqueeze(-1) / total)
 
     def variance(self) -> Tensor:
         """Var[x_j], of two groups: the same for both."""
@@ -175,96 +214,198 @@ class Law(NamedTuple):
     def tail(self, largest: int) -> Tensor:
         """P(x ≥ i) of the first group for i = 1, …, largest."""
         lowest, highest = self.urn.composition.window
-        tail = self.first.softmax(-1).cumsum(-1)[..., :-1].flip(-1)  # of i = lowest + 1, …, highest
+        tail = self.first.softmax(-1).cumsum(-1)[..., :-1].flip(-1)  # of lowest + 1, …, highest
         return pad(pad(tail, (lowest, 0), value=1.0), (0, largest - highest))
 
-    def sample(self, number: int) -> Tensor:
-        """Draws, ``(number, ..., c)``, by inversion of one conditional distribution after the
-        other.
-        """
-        composition = self.urn.composition
-        column = chosen_column(self.first.detach().softmax(-1).cumsum(-1), number)
+    def sample(self, num_samples: int) -> Tensor:
+        """Draws by inversion of one conditional distribution after the other."""
+        width = self.urn.composition.width
+        column = chosen_column(self.first.detach().softmax(-1).cumsum(-1), num_samples)
         if not self.rest:
-            both: Tensor = self.urn.constant("column 0")
-            return torch.addcmul(
-                both, column.to(both.dtype).unsqueeze(-1), self.urn.constant("signs"), value=-1
-            )
-        counts = [composition.width - 1 - column]
-        left = composition.most_draws - counts[0]
+            both, signs = self.urn.constants.first_column, self.urn.constants.signs
+            return torch.addcmul(both, column.to(both.dtype).unsqueeze(-1), signs, value=-1)
+        counts = [width - 1 - column]
+        left = self.urn.composition.most_draws - counts[0]
         for joint in self.joint:
             column = chosen_column(row_of(joint.detach().softmax(-1).cumsum(-1), left))
-            counts.append(composition.width - 1 - column)
+            counts.append(width - 1 - column)
             left = left - counts[-1]
-        return torch.stack([*counts, left - self.urn.constant("surplus")], -1).to(self.first.dtype)
+        last = left - self.urn.constants.surplus
+        return torch.stack([*counts, last], -1).to(self.first.dtype)
+
+    def rsample(self, num_samples: int) -> Tensor:
+        return straight_through(self.sample(num_samples), self.mean())
 
 
-def chosen_column(cumulative: Tensor, number: int | None = None) -> Tensor:
-    """The column in which a uniform number falls, for each row; never one without probability."""
-    total = cumulative[..., -1]
-    uniform = torch.rand(
-        total.shape if number is None else (number, *total.shape),
-        dtype=total.dtype,
-        device=total.device,
-    )
-    # 1 - u lies in (0, 1]: the first column to reach it has visibly added to the sum
-    return (cumulative < torch.addcmul(total, uniform, total, value=-1).unsqueeze(-1)).sum(-1)
-
-
-def _law_of_two_groups(urn: SmallUrn) -> Law:
+def _of_two_groups(urn: Tabulated) -> Tables:
     """An exponential family in the one parameter log ω_1 / ω_2."""
-    ratio = (urn.log_weights * urn.constant("signs")).sum(-1, keepdim=True)
-    centre = torch.where(ratio.detach() > 0, urn.constant("most"), urn.constant("fewest"))
-    deviation = urn.constant("falling") - centre[..., :1]
-    return Law(urn, centre, torch.addcmul(urn.constant("pair"), deviation, ratio), (deviation,))
+    ratio = (urn.log_weights * urn.constants.signs).sum(-1, keepdim=True)
+    most, fewest = urn.constants.most, urn.constants.fewest
+    centre = torch.where(ratio.detach() > 0, most, fewest)
+    deviation = urn.constants.falling - centre[..., :1]
+    first = torch.addcmul(urn.constants.pair, deviation, ratio)
+    return Tables(urn, centre, first, (deviation,))
 
 
-def _law_of_many_groups(urn: SmallUrn) -> Law:
-    width = urn.composition.width
+def _of_many_groups(urn: Tabulated) -> Tables:
+    width, constants = urn.composition.width, urn.constants
     log_weights = urn.log_weights - urn.log_weights.detach().amax(-1, keepdim=True)
-    centre = _filled_from_the_heaviest(
-        log_weights.detach(), urn.constant("balls"), urn.constant("number")
-    )
-    deviations = urn.constant("falling").unsqueeze(-2) - centre[..., :-1].unsqueeze(-1)
-    own = torch.addcmul(
-        urn.constant("own"), deviations, log_weights[..., :-1].unsqueeze(-1)
-    ).unbind(-2)
-    of_last = urn.constant("last counts") - centre[..., -1:]
-    rest = [torch.addcmul(urn.constant("last"), of_last, log_weights[..., -1:])]
+    sizes, draws = constants.balls, constants.total
+    centre = _filled_from_the_heaviest(log_weights.detach(), sizes, draws)
+    deviations = constants.falling.unsqueeze(-2) - centre[..., :-1].unsqueeze(-1)
+    weighted = log_weights[..., :-1].unsqueeze(-1)
+    own = torch.addcmul(constants.own, deviations, weighted).unbind(-2)
+    of_last = constants.last_counts - centre[..., -1:]
+    rest = [torch.addcmul(constants.last, of_last, log_weights[..., -1:])]
     joint: list[Tensor] = []
     for row in own[:0:-1]:
         behind = _windows(pad(rest[-1], (width - 1, 0), value=IMPOSSIBLE), urn)
         joint.append(behind + row.unsqueeze(-2))
         rest.append(joint[-1].logsumexp(-1))
     first = own[0] + rest[-1][..., -width:]
-    return Law(
-        urn,
-        centre,
-        first,
-        (*deviations.unbind(-2), of_last),
-        own,
-        tuple(joint[::-1]),
-        tuple(rest[::-1]),
-    )
+    all_deviations = (*deviations.unbind(-2), of_last)
+    return Tables(urn, centre, first, all_deviations, own, tuple(joint[::-1]), tuple(rest[::-1]))
 
 
-def _windows(values: Tensor, urn: SmallUrn) -> Tensor:
-    """Row s holds values s, …, s + W - 1; not by `unfold`, whose derivative `vmap` does not
-    know.
-    """
-    rows, urns = values.index_select(-1, urn.constant("windows")), urn.composition
-    return rows.reshape(*values.shape[:-1], urns.most_draws + 1, urns.width)
+def _windows(values: Tensor, urn: Tabulated) -> Tensor:
+    """Row s holds values s, …, s + W - 1; `vmap` cannot differentiate `unfold`."""
+    rows = values.index_select(-1, urn.constants.windows)
+    shape = urn.composition.most_draws + 1, urn.composition.width
+    return rows.reshape(*values.shape[:-1], *shape)
 
 
 def _filled_from_the_heaviest(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Counts if heavier balls always came first; groups of equal weight all come first among
-    themselves, which is centre enough.
-    """
+    """Counts if heavier balls always came first; groups of equal weight may overlap."""
     heavier = log_weights.unsqueeze(-2) > log_weights.unsqueeze(-1)
     left = draws.unsqueeze(-1) - torch.where(heavier, group_sizes.unsqueeze(-2), 0.0).sum(-1)
     return left.clamp(min=0).minimum(group_sizes)
 
 
 def row_of(table: Tensor, row: Tensor) -> Tensor:
-    """Rows ``(number, ...)`` of tables ``(..., R, W)``."""
+    """Rows ``(num_samples, ...)`` of tables ``(..., R, W)``."""
     index = row[..., None, None].expand(*row.shape, 1, table.shape[-1])
     return table.expand(*row.shape, *table.shape[-2:]).gather(-2, index).squeeze(-2)
+
+
+# --------------------------------------------------------------------------------------------------
+# The slope of the mean of two groups, which has a kernel
+# --------------------------------------------------------------------------------------------------
+
+
+@primitive
+def product_of_pair(log_weights: Tensor, pair: Tensor, counts: Tensor, vector: Tensor) -> Tensor:
+    """Cov[x] @ vector of urns of two groups.
+
+    Args:
+        log_weights: ``(..., 2)``.
+        pair: the table of the first group's counts, ``(..., W)``.
+        counts: these counts, ``(W,)``.
+        vector: ``(..., 2)``.
+    """
+    ratio = log_weights[..., :1] - log_weights[..., 1:]
+    possible = pair > 0.5 * IMPOSSIBLE
+    most, fewest = (
+        torch.where(possible, counts, end).aminmax(dim=-1, keepdim=True)
+        for end in (-torch.inf, torch.inf)
+    )
+    deviation = counts - torch.where(ratio > 0, most.max, fewest.min)
+    probability = torch.where(possible, pair + deviation * ratio, IMPOSSIBLE).softmax(-1)
+    mean = (probability * deviation).sum(-1, keepdim=True)
+    variance = (probability * (deviation - mean).square()).sum(-1, keepdim=True)
+    product = variance * (vector[..., :1] - vector[..., 1:])
+    return torch.cat([product, -product], -1)
+
+
+class _SlopeOfMean(ClosedForm):
+    """Zeros with the derivatives of the mean of urns of two groups."""
+
+    @staticmethod
+    def forward(log_weights: Tensor, pair: Tensor, counts: Tensor) -> Tensor:
+        return torch.zeros_like(log_weights)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        return product_of_pair(*ctx.saved_tensors, grads[0]), None, None
+
+
+# --------------------------------------------------------------------------------------------------
+# The groups one after another
+# --------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Chain:
+    """The conditional laws over the same rising counts; `Chain` documents the rest.
+
+    Args:
+        urn: with its groups in the chain's order.
+        tables: of the exact conditional laws; None where all later groups count as one.
+        order: the permutation of the groups.
+        batch: ``(num_samples, ...)``.
+    """
+
+    urn: Tabulated
+    tables: Tables | None
+    order: tuple[int, ...]
+    batch: torch.Size
+
+    @classmethod
+    def build(cls, urn: Tabulated, num_samples: int, order: Sequence[int], merged: bool) -> _Chain:
+        batch = torch.Size((num_samples, *urn.log_weights.shape[:-1]))
+        exact = not merged and urn.composition.groups > 2
+        return cls(urn, urn.tables() if exact else None, tuple(order), batch)
+
+    @property
+    def groups(self) -> int:
+        return self.urn.composition.groups
+
+    @property
+    def draws(self) -> Tensor:
+        return self.urn.constants.total.expand(self.batch).reshape(-1)
+
+    def in_order(self, counts: Tensor) -> Tensor:
+        return reordered(counts, inverse(self.order)).reshape(*self.batch, self.groups)
+
+    def conditional(self, place: int, draws_left: Tensor) -> Conditional:
+        draws_left = draws_left.reshape(self.batch)
+        if self.tables is not None and place < self.groups - 2:
+            log_weights = self._exact(self.tables, place, draws_left)
+        else:
+            log_weights = self._merged(place, draws_left)
+        log_weights = torch.where(log_weights > 0.5 * IMPOSSIBLE, log_weights, -torch.inf)
+        width = log_weights.shape[-1]
+        lowest = torch.full_like(draws_left.detach(), self.urn.composition.window[0])
+        return Conditional(
+            lowest.reshape(-1), log_weights.expand(*self.batch, width).reshape(-1, width)
+        )
+
+    def _exact(self, tables: Tables, place: int, draws_left: Tensor) -> Tensor:
+        if place == 0:
+            return tables.first.flip(-1)
+        n, own = draws_left.detach(), tables.own[place].flip(-1)
+        index = n.to(torch.int64).unsqueeze(-1)
+        index = index + self.urn.constants.surplus_minus_rising
+        rest = tables.rest[place].expand(*n.shape, -1).gather(-1, index.clamp(min=0))
+        log_weights = torch.where(index >= 0, own + rest, IMPOSSIBLE)
+        if draws_left.requires_grad:
+            possible = log_weights.detach() > 0.5 * IMPOSSIBLE
+            slope = -central_differences(rest.detach(), possible)
+            log_weights = log_weights + (draws_left - n).unsqueeze(-1) * slope
+        return log_weights
+
+    def _merged(self, place: int, draws_left: Tensor) -> Tensor:
+        log_weights = self.urn.log_weights
+        later = log_weights[..., place + 1 :]
+        if later.shape[-1] > 1:
+            shares = self.urn.constants.log_shares(place)
+            later = (later + shares).logsumexp(-1, keepdim=True)
+        ratio = log_weights[..., place : place + 1] - later
+        counts = self.urn.constants.rising
+        if place == 0:
+            return torch.addcmul(self.urn.constants.merged(0), counts, ratio)
+        left = draws_left.detach().to(torch.int64)
+        law = torch.addcmul(row_of(self.urn.constants.merged_rows(place), left), counts, ratio)
+        if draws_left.requires_grad:
+            slope = row_of(self.urn.constants.slopes(place), left)
+            law = law + (draws_left - draws_left.detach()).unsqueeze(-1) * slope
+        return law

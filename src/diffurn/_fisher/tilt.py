@@ -13,7 +13,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn._kernels.dispatch import in_one_launch
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.tracing import can_read
 
 # The schedule of `log_tilt`; its docstring derives the numbers.
@@ -26,7 +26,7 @@ SETTLED = 0.01
 ROUNDING = 1e-17
 
 
-@in_one_launch("fisher.log_tilt")
+@primitive
 def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     r"""Returns log r with :math:`\sum_j m_j \sigma(\log r + \log ω_j) ≈ n - ½`, to a hundredth of
     the sum's standard deviation.
@@ -191,14 +191,3 @@ class _Equation(NamedTuple):
         )
         slope = variance * (drawn / rising + left / falling)
         return _Step((rising / falling).log() * both / slope, -0.5 * missing - difference, variance)
-
-
-def surplus(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Σ_j m_j σ(log_odds_j) - n, from the balls that are the exception: its error is that of the
-    variance, not of n.
-    """
-    drawn_often = log_odds > 0
-    exceptions = torch.where(drawn_often, -group_sizes, group_sizes) * torch.sigmoid(
-        torch.where(drawn_often, -log_odds, log_odds)
-    )
-    return exceptions.sum(-1) + (torch.where(drawn_often, group_sizes, 0.0).sum(-1) - draws)

@@ -3,7 +3,7 @@ another.
 
 Each says in registers what `tilt` and `quadrature` say in some hundred operations. Numbers are
 float64, results agree to rounding, groups are read tile by tile, so that the cost is linear in
-their number. Nothing is differentiable: `kernels` decides who may call.
+their number. They have no derivatives: `dispatch` decides when they run.
 """
 
 # Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
@@ -21,10 +21,13 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from diffurn._fisher.quadrature import NODES, TAIL_NATS
+from diffurn._fisher import moments, tilt
+from diffurn._fisher.nodes import NODES, TAIL_NATS
 from diffurn._fisher.tilt import BISECTIONS, HASTY_STEPS, NEWTON_STEPS, ROUNDING, SETTLED
+from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.shared import SERIES_FROM, deviance, log1p, probabilities, stirling_series
-from diffurn._numerics.shapes import common_shape
+from diffurn._numerics import binomial
+from diffurn._numerics.batching import common_shape
 
 # Log-weights that a program for tilts holds, one for a thread; a program is as slow as its slowest
 # urn, so one warp has to do.
@@ -290,7 +293,7 @@ def _measure(
 
 @triton.jit
 def _slopes(p, q, sine, half_sine_squared):
-    """δ_j on the nodes, as `Quadrature._slopes` has it."""
+    """δ_j on the nodes, as `Nodes._slopes` has it."""
     scale = 1.0 / (1.0 - (4.0 * p * q)[:, None] * half_sine_squared[None, :])
     return (2.0 * (p - q))[:, None] * half_sine_squared[None, :] * scale, sine[None, :] * scale
 
@@ -549,10 +552,12 @@ def _tilts(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, centring: bo
     return tilts
 
 
+@replaces(tilt.log_tilt)
 def log_tilt(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _tilts(log_weights, group_sizes, draws, centring=False)
 
 
+@replaces(moments.centring_tilt)
 def centring_tilt(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _tilts(log_odds, group_sizes, draws, centring=True)
 
@@ -567,6 +572,7 @@ def _launch(kernel: Any, values: Tensor, rows: int, *operands: Tensor, **constan
     return values
 
 
+@replaces(moments.log_mass_value)
 def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     batch, operands = _flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
     return _launch(_log_mass_kernel, log_odds.new_empty(batch), batch.numel(), *operands)
@@ -579,14 +585,17 @@ def _mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, shift: bool) -> 
     )
 
 
+@replaces(moments.mean_value)
 def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _mean(log_odds, group_sizes, draws, shift=False)
 
 
+@replaces(moments.mean_shift_value)
 def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _mean(log_odds, group_sizes, draws, shift=True)
 
 
+@replaces(moments.covariance_product)
 def covariance_product(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None
 ) -> Tensor:
@@ -597,6 +606,7 @@ def covariance_product(
     )
 
 
+@replaces(moments.variance)
 def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     tilt = centring_tilt(log_odds, group_sizes, draws)
     batch, operands = _flattened(log_odds, group_sizes, draws, tilt, events=(1, 1, 0, 0))
@@ -611,6 +621,7 @@ def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     )
 
 
+@replaces(binomial.log_pmf_value)
 def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     """The three of one shape."""
     operands = [operand.contiguous() for operand in (x, size, log_odds)]

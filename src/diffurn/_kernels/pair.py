@@ -17,8 +17,10 @@ import triton.language as tl
 from torch import Tensor
 
 from diffurn._fisher.constants import IMPOSSIBLE
+from diffurn._fisher.tabulated import product_of_pair
+from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.sampling import _philox, _uniform, new_seed
-from diffurn._numerics.shapes import common_shape
+from diffurn._numerics.batching import common_shape
 
 # Entries of tables that a program holds, four for a thread.
 ENTRIES = 128
@@ -162,6 +164,7 @@ def sample(log_weights: Tensor, pair: Tensor, counts: Tensor, draws: Tensor, num
     return drawn
 
 
+@replaces(product_of_pair)
 def covariance_product(log_weights: Tensor, pair: Tensor, counts: Tensor, vector: Tensor) -> Tensor:
     batch, width = common_shape((log_weights.shape[:-1], vector.shape[:-1])), pair.shape[-1]
     pair = pair.expand(*batch, width).reshape(-1, width)

@@ -1,6 +1,4 @@
-"""Functions whose derivatives are known in closed form, to any order, in reverse and in forward
-mode.
-"""
+"""Derivatives: whether they are asked for, and functions that have them in closed form."""
 
 from __future__ import annotations
 
@@ -11,14 +9,29 @@ from typing import Any, cast
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
+
+
+def is_transforming() -> bool:
+    """Whether a transform such as `torch.func.vmap` or `torch.func.grad` is under way."""
+    return torch._C._functorch.peek_interpreter_stack() is not None
+
+
+def is_forward_mode() -> bool:
+    """Whether tensors may carry tangents."""
+    return forward_ad._current_level >= 0
+
+
+def asks_for_derivative(x: Tensor) -> bool:
+    """Whether results will be differentiated in a tensor, in reverse or in forward mode."""
+    return (x.requires_grad and torch.is_grad_enabled()) or is_forward_mode()
 
 
 class ClosedForm(torch.autograd.Function):
-    """A function that saves its operands, those that are no tensors as `ctx.constants`, and
-    differentiates by its own formulas, which are differentiable in turn.
+    """A function with its own formulas for derivatives, which are differentiable in turn.
 
     A subclass defines `forward(*operands)`, `backward(ctx, grad)` and, for forward mode,
-    `tangent(ctx, *tangents)`.
+    `tangent(ctx, *tangents)`. Operands are saved; those that are not tensors are `ctx.constants`.
     """
 
     generate_vmap_rule = True
@@ -36,10 +49,19 @@ class ClosedForm(torch.autograd.Function):
 
     @classmethod
     def of(cls, *operands: Any) -> Tensor:
-        # torch.compile does not trace functions that have a forward mode, so only eager evaluation
-        # has one.
-        function = cls if torch.compiler.is_compiling() else _with_forward_mode(cls)
-        return cast(Tensor, function.apply(*operands))
+        if torch.compiler.is_compiling():  # torch.compile does not trace a forward mode
+            return cast(Tensor, cls.apply(*operands))
+        if is_transforming() or is_forward_mode() or _requires_grad(operands):
+            return cast(Tensor, _with_forward_mode(cls).apply(*operands))
+        return cast(Tensor, cls.forward(*operands))
+
+
+def _requires_grad(operands: tuple[Any, ...]) -> bool:
+    if torch.is_grad_enabled():
+        for operand in operands:
+            if isinstance(operand, Tensor) and operand.requires_grad:
+                return True
+    return False
 
 
 @functools.cache
@@ -49,16 +71,48 @@ def _with_forward_mode(function: type[ClosedForm]) -> type[ClosedForm]:
         ctx.save_for_backward(*tensors)
         ctx.save_for_forward(*tensors)
 
-    # Asked for in every call, and slow to find out.
+    # torch asks for the signature in every call, and finding it out is slow.
     function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     methods = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(function.tangent)}
     return type(function.__name__, (function,), methods)
 
 
 def _keep_constants(ctx: Any, inputs: tuple[Any, ...]) -> list[Tensor]:
-    """And returns the tensors."""
+    """Keeps operands that are not tensors, and returns the tensors."""
     ctx.constants = [operand for operand in inputs if not isinstance(operand, Tensor)]
     return [operand for operand in inputs if isinstance(operand, Tensor)]
+
+
+class _StraightThrough(ClosedForm):
+    @staticmethod
+    def forward(value: Tensor, slope: Tensor) -> Tensor:
+        return value.expand(torch.broadcast_shapes(value.shape, slope.shape)).clone()
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[None, Tensor]:
+        return None, grads[0].sum_to_size(ctx.saved_tensors[1].shape)
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        value, slope = ctx.saved_tensors
+        return tangents[1].expand(torch.broadcast_shapes(value.shape, slope.shape))
+
+
+def straight_through(value: Tensor, slope: Tensor) -> Tensor:
+    """`value`, with the derivatives of `slope`.
+
+    Compiled code may compute the two slopes of ``slope - slope.detach()`` with different rounding
+    errors, so it gets a function of its own.
+
+    Example:
+        >>> x = torch.tensor(2.0, requires_grad=True)
+        >>> y = straight_through(torch.round(x * 1.3), x * 1.3)
+        >>> y.item(), torch.autograd.grad(y, x)[0].item()
+        (3.0, 1.2999999523162842)
+    """
+    if torch.compiler.is_compiling():
+        return _StraightThrough.of(value, slope)
+    return value + (slope - slope.detach())
 
 
 def pulled_back(

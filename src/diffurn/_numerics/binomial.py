@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from diffurn._kernels.dispatch import in_one_launch
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm
 
 _STIRLING_FROM = 16.0
@@ -51,12 +51,8 @@ def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tens
     """
     v = difference / (x + expected).clamp(min=torch.finfo(x.dtype).tiny)
     near = difference * v + 2 * x * v**3 * _horner(_ATANH, v * v)
-    far = (
-        torch.where(
-            x > 0, x * (torch.log(x.clamp(min=torch.finfo(x.dtype).tiny)) - log_expected), 0.0
-        )
-        - difference
-    )
+    log_x = torch.log(x.clamp(min=torch.finfo(x.dtype).tiny))
+    far = torch.where(x > 0, x * (log_x - log_expected), 0.0) - difference
     return torch.where(v.abs() <= 0.1, near, far)
 
 
@@ -75,16 +71,20 @@ def _log_sigmoid(x: Tensor) -> Tensor:
     return -softplus(-x, threshold=50)
 
 
-@in_one_launch("fisher.binomial_log_pmf")
-def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+@primitive
+def log_pmf_value(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+    """`binomial_log_pmf` of tensors of one shape, without a derivative."""
     log_size = torch.log(size.clamp(min=1))
     outside = (x < 0) | (x > size)  # False for NaN, which is to stay NaN
     x = torch.where(outside, 0.0, x)
     failures = size - x
     expected, expected_failures = size * torch.sigmoid(log_odds), size * torch.sigmoid(-log_odds)
-    difference = torch.where(
-        log_odds < 0, x - expected, expected_failures - failures
-    )  # of the smaller pair, which is sharper
+    # x - mp by the smaller of the two counts, which is sharper. For odds near one both are large,
+    # and p - ½ = ½ tanh(log_odds / 2) is sharper still.
+    difference = torch.where(log_odds < 0, x - expected, expected_failures - failures)
+    half = 0.5 * size
+    near_half = (x - half) - half * torch.tanh(0.5 * log_odds)
+    difference = torch.where(log_odds.abs() < 0.5, near_half, difference)
     value = (
         stirling_remainder(size)
         - stirling_remainder(x)
@@ -96,9 +96,7 @@ def _log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
 
 
 class _BinomialLogPmf(ClosedForm):
-    @staticmethod
-    def forward(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
-        return _log_pmf(x, size, log_odds)
+    forward = staticmethod(log_pmf_value)
 
     @staticmethod
     def _slope_in_x(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
@@ -110,16 +108,11 @@ class _BinomialLogPmf(ClosedForm):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
-        in_x = (
-            grads[0] * _BinomialLogPmf._slope_in_x(*ctx.saved_tensors)
-            if ctx.needs_input_grad[0]
-            else None
-        )
-        in_log_odds = (
-            grads[0] * _BinomialLogPmf._slope_in_log_odds(*ctx.saved_tensors)
-            if ctx.needs_input_grad[2]
-            else None
-        )
+        in_x = in_log_odds = None
+        if ctx.needs_input_grad[0]:
+            in_x = grads[0] * _BinomialLogPmf._slope_in_x(*ctx.saved_tensors)
+        if ctx.needs_input_grad[2]:
+            in_log_odds = grads[0] * _BinomialLogPmf._slope_in_log_odds(*ctx.saved_tensors)
         return in_x, None, in_log_odds
 
     @staticmethod

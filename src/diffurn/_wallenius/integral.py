@@ -1,228 +1,138 @@
-r"""Wallenius' law as a race: every ball of group j arrives after an exponential time of rate ω_j,
-and the first n are drawn.
-
-At time s group j has lost Binomial(m_j, 1 - e^{-ω_j s}) balls, independently of the others, and the
-state x is left at the rate D = Σ_j ω_j (m_j - x_j). The race passes through x with the probability
-that it ever leaves x,
-
-.. math:: P(x) = \int_0^∞ D \prod_j \mathrm{Bin}(x_j; m_j, 1 - e^{-ω_j s})\, ds,
-
-which is Wallenius' integral (K. T. Wallenius, *Biased sampling*, 1963) with t = e^{-Ds}. The
-logarithm of the integrand is concave in u = log s, with the derivative
-
-.. math:: 1 + \sum_j x_j b(y_j) - D s, \qquad y_j = ω_j s, \quad b(y) = y / (e^y - 1).
-"""
+"""Wallenius' law by integrals over the time of a race, for every urn; the base of faster ways."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from diffurn._numerics.autograd import ClosedForm
-from diffurn._numerics.binomial import binomial_log_pmf
+from diffurn._fisher.tilt import holder_of
+from diffurn._law import Chain
+from diffurn._numerics.autograd import straight_through
 from diffurn._numerics.tracing import can_read
-from diffurn._wallenius.quadrature import (
-    TimeGrid,
-    arrived,
-    integrate,
-    log_odds_of_arrival,
-    log_share_arrived,
-    log_trapezoid,
-    saturation,
-    time_grid,
-)
+from diffurn._wallenius import marginals, moments, probabilities
+from diffurn._wallenius.sampling import draw_by_race, draw_one_by_one
+
+# To any digit of a moment, balls e^600 times as likely as the n-th heaviest one are all drawn, and
+# those e^600 times less likely are not. Logarithms of probabilities take weights as they are.
+FARTHEST = 600.0
 
 
 @dataclass(frozen=True)
-class _State:
-    """A state x of the race and where in time it is left. All tensors have one batch shape; the
-    last dimension is the groups.
+class Integral:
+    """Wallenius' law of any urn.
+
+    Args:
+        log_weights: log ω relative to the heaviest group, ``(..., c)``; carries the gradient.
+        group_sizes: m, ``(..., c)``; groups that are never drawn have no balls.
+        draws: n, ``(...)``.
+        most_draws: the largest n, if it is small enough to draw the balls one by one; or None.
     """
 
     log_weights: Tensor
     group_sizes: Tensor
-    counts: Tensor
-    certain: Tensor  # (...): nothing drawn or everything, so the race passes through x for sure
-    log_rate: Tensor  # (...): log D, and 0 where certain
-    rate_shares: Tensor  # ω_j (m_j - x_j) / D
+    draws: Tensor
+    most_draws: int | None
 
     @classmethod
-    def of(cls, log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> _State:
-        left = group_sizes - counts
-        log_rates = torch.where(left > 0, log_weights + torch.log(left), -torch.inf)
-        certain = (counts.sum(-1) == 0) | (log_rates == -torch.inf).all(-1)
-        log_rates = torch.where(certain.unsqueeze(-1), 0.0, log_rates)
-        log_rate = torch.logsumexp(log_rates, -1)
-        return cls(
-            log_weights,
-            group_sizes,
-            counts,
-            certain,
-            log_rate,
-            torch.exp(log_rates - log_rate.unsqueeze(-1)),
-        )
+    def build(
+        cls,
+        log_weights: Tensor,
+        group_sizes: Tensor,
+        draws: Tensor,
+        most_draws: int | None = None,
+    ) -> Integral:
+        """From finite log-weights; groups that are never drawn have no balls."""
+        some = group_sizes > 0
+        weights = torch.where(some, log_weights.detach(), -torch.inf)
+        heaviest = weights.amax(-1, keepdim=True)
+        return cls(torch.where(some, log_weights - heaviest, 0.0), group_sizes, draws, most_draws)
 
-    def log_times(self, u: Tensor) -> Tensor:
-        """log y_j = log ω_j + u at log times u (..., T): shape (..., T, c)."""
-        return self.log_weights.unsqueeze(-2) + u.unsqueeze(-1)
+    @property
+    def operands(self) -> tuple[Tensor, Tensor, Tensor]:
+        return self.log_weights, self.group_sizes, self.draws
 
-    def times(self, u: Tensor) -> Tensor:
-        return arrived(self.log_times(u))
+    def within_reach(self, farthest: float = FARTHEST) -> tuple[Tensor, Tensor, Tensor]:
+        """The same for moments and draws: log ω not too far from that of the n-th heaviest ball."""
+        log_weights, group_sizes, draws = self.operands
+        detached = log_weights.detach()
+        if can_read(detached) and not (detached < -farthest).any():
+            return log_weights, group_sizes, draws
+        some = group_sizes > 0
+        known = torch.where(some, detached, -torch.inf)
+        holder, _, _ = holder_of(draws.clamp(min=1), known, group_sizes)
+        relative = torch.where(some, log_weights - holder.unsqueeze(-1), 0.0)
+        return relative.clamp(-farthest, farthest), group_sizes, draws
 
-    def slope(self, u: Tensor) -> Tensor:
-        drawn = (self.counts.unsqueeze(-2) * saturation(self.times(u))).sum(-1)
-        return 1 + drawn - torch.exp(self.log_rate.unsqueeze(-1) + u)
+    @property
+    def groups(self) -> int:
+        return self.log_weights.shape[-1]
 
-    def log_density(self, u: Tensor, peak: Tensor) -> Tensor:
-        """The logarithm of the integrand at u (..., T) less that at the peak (...), from
-        differences instead of large terms.
-        """
-        distance = u - peak.unsqueeze(-1)
-        log_at_peak = self.log_times(peak.unsqueeze(-1))
-        at_peak = arrived(log_at_peak)
-        # log (1 - e^-y) / (1 - e^-y*): relative to y* while that is small, by subtraction where y*
-        # has long saturated.
-        relative = torch.log1p(
-            (-torch.expm1(-at_peak * torch.expm1(distance).unsqueeze(-1)))
-            / torch.expm1(at_peak.clamp(max=50.0))
-        )
-        near = (distance.abs().unsqueeze(-1) < 0.5) & (at_peak < 50)
-        if can_read(near) and bool(near.all()):
-            gain = relative
+    def largest(self, group: int) -> int:
+        sizes = self.group_sizes[..., group]
+        return int(sizes.max()) if sizes.numel() else 0
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        return probabilities.log_prob(self.log_weights, self.group_sizes, x)
+
+    def mean(self) -> Tensor:
+        return moments.mean(*self.within_reach())
+
+    def variance(self) -> Tensor:
+        return self.covariance().diagonal(dim1=-2, dim2=-1)
+
+    def covariance(self) -> Tensor:
+        return moments.covariance(*self.within_reach())
+
+    def entropy(self) -> Tensor:
+        raise NotImplementedError("Wallenius' law has no closed form of its entropy")
+
+    def mode(self) -> Tensor:
+        raise NotImplementedError("Wallenius' law has no closed form of its mode")
+
+    def marginal_log_prob(self, x: Tensor) -> Tensor:
+        return marginals.marginal_log_prob(*self.operands, x)
+
+    def log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return marginals.log_tails(*self.operands, x)
+
+    def tail(self, group: int) -> Tensor:
+        return marginals.tail(*self.operands, group, self.largest(group))
+
+    def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
+        rows = self._rows(num_samples)
+        if self.most_draws is None:
+            counts = draw_by_race(*rows)
         else:
-            gain = torch.where(
-                near,
-                relative,
-                log_share_arrived(self.log_times(u)) - log_share_arrived(log_at_peak),
-            )
-        gain = torch.where(
-            self.counts.unsqueeze(-2) > 0, self.counts.unsqueeze(-2) * gain, 0.0
-        ).sum(-1)
-        return (
-            distance + gain - torch.exp(self.log_rate + peak).unsqueeze(-1) * torch.expm1(distance)
+            counts = draw_one_by_one(*rows, self.most_draws)
+        return counts.to(dtype).reshape(num_samples, *self.log_weights.shape)
+
+    def rsample(self, num_samples: int) -> Tensor:
+        with torch.no_grad():
+            counts = self.sample(num_samples, self.log_weights.dtype)
+        return straight_through(counts, self.mean())
+
+    def rsample_with_tail(self, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
+        return self.rsample(num_samples), self.tail(group)
+
+    def chain(
+        self,
+        num_samples: int,
+        order: Sequence[int] | None,
+        merged: bool,
+        temperature: float | Tensor,
+    ) -> Chain:
+        raise NotImplementedError(
+            "Wallenius' law has no closed form of its conditional laws; use the estimator "
+            "CovarianceST"
         )
 
-    def grid(self) -> TimeGrid:
-        draws = self.counts.sum(-1)
-        low, high = (
-            -self.log_rate,
-            torch.log1p(draws) - self.log_rate,
-        )  # at the peak D s = 1 + Σ x b with 0 < b < 1
-        return time_grid(lambda u: self.log_density(u, low), self.slope, low, high, draws)
-
-
-def _grid(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> TimeGrid:
-    return _State.of(log_weights, group_sizes, counts).grid()
-
-
-def _log_prob(
-    grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, counts: Tensor
-) -> tuple[Tensor, Tensor]:
-    state = _State.of(log_weights, group_sizes, counts)
-    log_integral, disagreement = log_trapezoid(
-        state.log_density(grid.nodes(number), grid.peak), grid.length
-    )
-    at_peak = binomial_log_pmf(
-        counts, group_sizes, log_odds_of_arrival(log_weights + grid.peak.unsqueeze(-1))
-    ).sum(-1)
-    log_prob = at_peak + state.log_rate + grid.peak + log_integral
-    return torch.where(state.certain, 0.0, log_prob), torch.where(state.certain, 0.0, disagreement)
-
-
-def _derivatives(
-    grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, counts: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Score and observed information, stacked to shape (..., c + 1, c).
-
-    With a_j = x_j b(y_j) - (m_j - x_j) y_j the derivative of the log-integrand in log ω_j, and
-    averages over the normalised integrand, the score is E a_j + w_j, and the second derivatives are
-    Cov(a_i, a_j) + δ_ij (E ∂a_j + w_j) - w_i w_j, where w = ω (m - x) / D.
-    """
-    state = _State.of(log_weights, group_sizes, counts)
-    u = grid.nodes(number)
-    log_density = state.log_density(u, grid.peak)
-    _, disagreement = log_trapezoid(log_density, grid.length)
-    share = torch.softmax(log_density, -1).unsqueeze(-1)
-    y, x, left = state.times(u), counts.unsqueeze(-2), (group_sizes - counts).unsqueeze(-2)
-    b = saturation(y)
-    waiting = torch.where(left > 0, left * y, 0.0)
-    a = x * b - waiting
-    average = (share * a).sum(-2)
-    spread = a - average.unsqueeze(-2)
-    curvature = (share * (x * b * (1 - y - b) - waiting)).sum(-2)
-    w = state.rate_shares
-    hessian = (
-        (share * spread).mT @ spread
-        + torch.diag_embed(curvature + w)
-        - w.unsqueeze(-1) * w.unsqueeze(-2)
-    )
-    stacked = torch.cat([(average + w).unsqueeze(-2), -hessian], -2)
-    certain = state.certain
-    return torch.where(certain[..., None, None], 0.0, stacked), torch.where(
-        certain, 0.0, disagreement
-    )
-
-
-def _log_prob_and_derivatives(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
-    """All of the two above on one grid, flattened to shape (..., 1 + (c + 1) c)."""
-    log_prob, disagreement = _log_prob(grid, number, *state)
-    stacked, _ = _derivatives(grid, number, *state)
-    return torch.cat([log_prob.unsqueeze(-1), stacked.flatten(-2)], -1), disagreement
-
-
-def _integrate(kernel: Any, *operands: Tensor) -> Tensor:
-    return integrate(_grid, kernel, *operands, events=(1, 1, 1), work=operands[0].shape[-1])
-
-
-def log_prob_and_derivatives(
-    log_weights: Tensor, group_sizes: Tensor, counts: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """log P(x) ``(...)``, its gradient in log ω ``(..., c)`` and the negative of its Hessian
-    ``(..., c, c)``.
-    """
-    flat = _integrate(_log_prob_and_derivatives, log_weights, group_sizes, counts)
-    stacked = flat[..., 1:].unflatten(-1, (-1, log_weights.shape[-1]))
-    return flat[..., 0], stacked[..., 0, :], stacked[..., 1:, :]
-
-
-class _LogProb(ClosedForm):
-    @staticmethod
-    def forward(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
-        return _integrate(_log_prob, log_weights, group_sizes, counts)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return grads[0].unsqueeze(-1) * _Score.of(*ctx.saved_tensors), None, None
-
-    @staticmethod
-    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
-        return (tangents[0] * _Score.of(*ctx.saved_tensors)).sum(-1)
-
-
-class _Score(ClosedForm):
-    @staticmethod
-    def forward(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
-        return _integrate(_derivatives, log_weights, group_sizes, counts)[..., 0, :]
-
-    @staticmethod
-    def _product(ctx: Any, vector: Tensor) -> Tensor:
-        information = _integrate(_derivatives, *ctx.saved_tensors)[..., 1:, :]
-        return -(information @ vector.unsqueeze(-1)).squeeze(-1)
-
-    @staticmethod
-    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        return _Score._product(ctx, grads[0]), None, None
-
-    @staticmethod
-    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
-        return _Score._product(ctx, tangents[0])
-
-
-def log_prob(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
-    """log P(x) for whole counts ``(..., c)`` within their groups, float64; differentiable twice in
-    log ω.
-    """
-    return _LogProb.of(*torch.broadcast_tensors(log_weights, group_sizes, counts))
+    def _rows(self, num_samples: int) -> tuple[Tensor, Tensor, Tensor]:
+        """One row for each draw: ``(R, c)``, ``(R, c)`` and ``(R,)``."""
+        groups = self.log_weights.shape[-1]
+        log_weights, sizes, draws = (
+            operand.expand(num_samples, *operand.shape) for operand in self.within_reach()
+        )
+        return log_weights.reshape(-1, groups), sizes.reshape(-1, groups), draws.reshape(-1)

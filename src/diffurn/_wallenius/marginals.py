@@ -1,20 +1,128 @@
-"""P(X ≤ x) and P(X > x) of one group's count under Wallenius' law: a few dozen terms, however many
-there are.
-"""
+"""Each group on its own under Wallenius' law: probabilities and tails."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from diffurn._fisher.tails import SHORT, gram_rule, log_complement
+from diffurn._fisher.marginals import SHORT, gram_rule, log_complement, other_sizes
+from diffurn._fisher.nodes import NODES
+from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import can_check
-from diffurn._wallenius.moments import marginal_log_prob, with_a_ball_left
-from diffurn._wallenius.quadrature import arrived, root_of_decreasing
+from diffurn._wallenius import probabilities
+from diffurn._wallenius.moments import Moment, bracket, with_a_ball_left
+from diffurn._wallenius.probabilities import arrived, log_odds_of_arrival, saturation
+from diffurn._wallenius.quadrature import (
+    CLOSE_AGREEMENT,
+    TimeGrid,
+    integrate,
+    log_trapezoid,
+    root_of_decreasing,
+    time_grid,
+)
 
 # What lies further out is left away, and by how much the typical variance may be too small.
 _NATS = 40.0
 _MARGIN = 1.3
+
+
+@dataclass(frozen=True)
+class _Group:
+    """One group of which x are drawn, among others which have then drawn n - x; operands as
+    `marginal_log_prob` hands them over.
+    """
+
+    log_weights: Tensor
+    others: Tensor
+    others_drawn: Tensor
+    own_log_weight: Tensor
+    own_size: Tensor
+    own_drawn: Tensor
+
+    def _at(self, u: Tensor) -> tuple[Moment, Tensor, Tensor, Tensor]:
+        own_log_time = self.own_log_weight.unsqueeze(-1) + u
+        drawn, left = self.own_drawn.unsqueeze(-1), (self.own_size - self.own_drawn).unsqueeze(-1)
+        return (
+            Moment.at(u, self.log_weights, self.others, self.others_drawn),
+            own_log_time,
+            drawn,
+            left,
+        )
+
+    def log_density(self, u: Tensor) -> Tensor:
+        """The logarithm of P(X_i = x, S_s = n) E[D s | X_i = x, S_s = n]."""
+        others, own_log_time, drawn, left = self._at(u)
+        log_mass = (
+            binomial_log_pmf(drawn, drawn + left, log_odds_of_arrival(own_log_time))
+            + others.log_mass()
+        )
+        return log_mass + torch.log(others.rate() + left * arrived(own_log_time))
+
+    def slope(self, u: Tensor) -> Tensor:
+        others, own_log_time, drawn, left = self._at(u)
+        y = arrived(own_log_time)
+        return others.slope() + drawn * saturation(y) - left * y
+
+    def grid(self) -> TimeGrid:
+        log_weights = torch.cat([self.log_weights, self.own_log_weight.unsqueeze(-1)], -1)
+        group_sizes = torch.cat([self.others, self.own_size.unsqueeze(-1)], -1)
+        draws = self.others_drawn + self.own_drawn
+        return time_grid(
+            self.log_density, self.slope, *bracket(log_weights, group_sizes, draws), draws
+        )
+
+
+def _marginal(grid: TimeGrid, number: int, *group: Tensor) -> tuple[Tensor, Tensor]:
+    return log_trapezoid(_Group(*group).log_density(grid.nodes(number)), grid.length)
+
+
+def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
+    """log P(X_j = x_j) for every j, for counts that are possible and not certain: shape (...,
+    c).
+    """
+    group_sizes, _ = with_a_ball_left(group_sizes, draws)
+    if log_weights.shape[-1] == 2:  # one count determines the other
+        own = torch.eye(2, dtype=torch.bool, device=x.device)
+        counts = torch.where(own, x.unsqueeze(-1), (draws.unsqueeze(-1) - x).unsqueeze(-1))
+        return probabilities.log_prob(log_weights.unsqueeze(-2), group_sizes.unsqueeze(-2), counts)
+    others = log_weights.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1) - x
+    return _integrated(*others, log_weights, group_sizes, x)
+
+
+def tail(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, group: int, largest: int
+) -> Tensor:
+    """P(X_group ≥ i) for i = 1, …, largest: shape (..., largest)."""
+    counts = torch.arange(1, largest + 1, dtype=draws.dtype, device=draws.device)
+    n, size = draws.unsqueeze(-1), group_sizes[..., group, None]
+    lowest = (n - group_sizes.sum(-1, keepdim=True) + size).clamp(min=0)
+    highest = torch.minimum(size, n)
+    possible = (counts >= lowest) & (counts <= highest)
+    padded, _ = with_a_ball_left(group_sizes, draws)
+    own = torch.arange(group_sizes.shape[-1], device=draws.device) == group
+    others = log_weights.unsqueeze(-2), torch.where(own, 0.0, padded).unsqueeze(-2)
+    x = torch.where(possible, counts, lowest)
+    own_log_weight, own_size = log_weights[..., group, None], padded[..., group, None]
+    log_prob = _integrated(*others, n - x, own_log_weight, own_size, x)
+    log_prob = torch.where(lowest == highest, 0.0, log_prob)  # one count is certain
+    mass = torch.where(possible, log_prob.exp(), 0.0).flip(-1).cumsum(-1).flip(-1)
+    return torch.where(counts <= lowest, 1.0, mass)
+
+
+def _integrated(*operands: Tensor) -> Tensor:
+    """log P(X_j = x_j), from the fields of `_Group`."""
+    work = NODES[1] * operands[0].shape[-1]
+    events = (1, 1, 0, 0, 0, 0)
+    return integrate(
+        lambda *group: _Group(*group).grid(),
+        _marginal,
+        *operands,
+        events=events,
+        work=work,
+        agreement=CLOSE_AGREEMENT,
+    )
 
 
 def log_tails(
@@ -48,7 +156,12 @@ def log_tails(
             2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))
         )  # d² / 2v + decay d = nats
         steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
-    summed = torch.logsumexp(log_prob(steps) + torch.log(weights), 0).clamp(max=0)
+    # Nodes between integers lose digits when they are added to counts of billions; the terms move
+    # back by their slope.
+    taken = torch.where(upward, 1.0, -1.0) * ((start + direction * steps) - start)
+    terms = log_prob(steps)
+    terms = terms + (steps - taken) * _slopes(terms.detach(), steps)
+    summed = torch.logsumexp(terms + torch.log(weights), 0).clamp(max=0)
     rest = log_complement(torch.where((x >= lowest) & (x < highest), summed, -1.0))
     return torch.where(upward, rest, summed), torch.where(upward, summed, rest)
 
@@ -77,6 +190,18 @@ def _typical(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[T
     drawn, own = -torch.expm1(-y) * group_sizes, -torch.expm1(-y) * torch.exp(-y) * group_sizes
     others = own.sum(-1, keepdim=True) - own
     return drawn, _MARGIN * own * others / (own + others).clamp(min=1e-300) + 1
+
+
+def _slopes(values: Tensor, steps: Tensor) -> Tensor:
+    """About the derivatives of values ``(S, ...)`` in the steps, by parabolas through three."""
+    if len(steps) < 3:
+        return torch.zeros_like(values)
+    apart = steps.diff(dim=0).clamp(min=1e-300)
+    secants = values.diff(dim=0) / apart
+    before, after = apart[:-1], apart[1:]
+    inner = (secants[:-1] * after + secants[1:] * before) / (before + after)
+    slopes = torch.cat([secants[:1], inner, secants[-1:]])
+    return torch.where(slopes.abs() < torch.inf, slopes, 0.0)  # steps beyond the last are repeated
 
 
 def _rule(length: Tensor) -> tuple[Tensor, Tensor]:

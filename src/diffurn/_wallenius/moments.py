@@ -1,5 +1,4 @@
-r"""Moments and marginals of Wallenius' law: at every time of the race the counts, given their sum,
-follow Fisher's law.
+r"""Moments of Wallenius' law: at every time of a race the counts, given their sum, are Fisher's.
 
 The balls drawn by time s, given that they are n, are those of Fisher's urn with the odds e^{ω_j s}
 - 1. The race leaves the states of n drawn balls at the rate D(X) = Σ_j ω_j (m_j - X_j), so for any
@@ -20,23 +19,23 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffurn._fisher import moments as law
-from diffurn._fisher.marginals import other_sizes
-from diffurn._fisher.quadrature import NODES
+from diffurn._fisher import moments as fisher
+from diffurn._fisher.nodes import NODES
 from diffurn._fisher.tilt import log_tilt
-from diffurn._fisher.urn import TiltedUrn
 from diffurn._numerics.autograd import ClosedForm, pulled_back
-from diffurn._numerics.binomial import binomial_log_pmf
-from diffurn._wallenius import integral as wallenius
+from diffurn._numerics.tracing import can_check
+from diffurn._wallenius.probabilities import (
+    arrived,
+    log_odds_of_arrival,
+    log_share_arrived,
+    saturation,
+)
 from diffurn._wallenius.quadrature import (
     DEPTH_OF_ALL_STATES,
     TimeGrid,
-    arrived,
     averages_on_grid,
+    disagreement_of_mass,
     integrate,
-    log_odds_of_arrival,
-    log_trapezoid,
-    saturation,
     time_grid,
 )
 
@@ -45,10 +44,13 @@ from diffurn._wallenius.quadrature import (
 _LARGEST_LOG_ODDS = 1000.0
 # The same for the time itself, in which derivatives would overflow.
 _LARGEST_LOG_TIME = 100.0
+# Means below this share of the draws are integrated on their own: the sum over all states, which is
+# cut off at its depth, loses digits of them.
+_RARE = 1e-18
 
 
 @dataclass(frozen=True)
-class _Moment:
+class Moment:
     """The race at log times u (..., T): Fisher's urn of the n balls drawn by then. Shapes (..., T,
     c), or (..., T) without groups.
     """
@@ -59,7 +61,7 @@ class _Moment:
     arrivals: Tensor  # ω_j s
 
     @classmethod
-    def at(cls, u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> _Moment:
+    def at(cls, u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Moment:
         log_times = log_weights.unsqueeze(-2) + u.unsqueeze(-1)
         sizes = group_sizes.unsqueeze(-2).expand(log_times.shape)
         log_odds = log_odds_of_arrival(log_times).clamp(max=_LARGEST_LOG_ODDS)
@@ -75,24 +77,26 @@ class _Moment:
         """To half a ball less than n, for what is drawn, and to half a ball more, for what is
         left.
         """
-        low, high = law.tilts_around(self.log_odds, self.group_sizes, self.draws).unbind(0)
+        low, high = fisher.tilts_around(self.log_odds, self.group_sizes, self.draws).unbind(0)
         return low, high
 
     def log_mass(self) -> Tensor:
         """log P(S_s = n)."""
-        return law.retilted_log_mass(self.log_odds, self.group_sizes, self.draws, self._tilts[0])
+        return fisher.retilted_log_mass(self.log_odds, self.group_sizes, self.draws, self._tilts[0])
 
     @cached_property
     def drawn(self) -> Tensor:
         """E[X_j | S_s = n]."""
-        return law.mean(self.log_odds + self._tilts[0].unsqueeze(-1), self.group_sizes, self.draws)
+        return fisher.mean(
+            self.log_odds + self._tilts[0].unsqueeze(-1), self.group_sizes, self.draws
+        )
 
     @cached_property
     def left(self) -> Tensor:
         """E[m_j - X_j | S_s = n], each relatively accurate: the urn of the balls that are left is
         Fisher's too.
         """
-        return law.mean(
+        return fisher.mean(
             -self.log_odds - self._tilts[1].unsqueeze(-1),
             self.group_sizes,
             self.group_sizes.sum(-1) - self.draws,
@@ -115,13 +119,13 @@ class _Moment:
     def drawn_before_next(self) -> Tensor:
         """E[X | the next draw is now] = E[D X] / E[D] = μ - Cov[X] ω / E[D]."""
         centring = 0.5 * (self._tilts[0] + self._tilts[1])
-        product = law.covariance_product(
+        product = fisher.covariance_product(
             self.log_odds, self.group_sizes, self.draws, self.arrivals, centring
         )
         return self.drawn - product / self.rate().unsqueeze(-1)
 
 
-def _bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+def bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
     """Log times between which 1 + E Σ X b - E[D] s changes its sign, since 0 < b < 1 and at least
     one ball is left.
     """
@@ -132,23 +136,28 @@ def _bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[T
 
 
 def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
-    def moment(u: Tensor) -> _Moment:
-        return _Moment.at(u, log_weights, group_sizes, draws)
+    def moment(u: Tensor) -> Moment:
+        return Moment.at(u, log_weights, group_sizes, draws)
 
-    bracket = _bracket(log_weights, group_sizes, draws)
+    low, high = bracket(log_weights, group_sizes, draws)
     return time_grid(
         lambda u: moment(u).log_next_draw(),
         lambda u: moment(u).slope(),
-        *bracket,
+        low,
+        high,
         draws,
         DEPTH_OF_ALL_STATES,
     )
 
 
+def _grid_of_last_draw(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
+    return _grid(log_weights, group_sizes, draws - 1)
+
+
 def _mean(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
-    moment = _Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
+    moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
     return averages_on_grid(moment.log_next_draw(), moment.drawn_before_next())
 
 
@@ -158,15 +167,14 @@ def _covariance(
     """Cov[X] over the time and the group k of the next draw: one ball of k is known to be left, the
     others are Fisher's urn without it.
     """
-    moment = _Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
+    moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
     rates = moment.left * moment.arrivals
-    log_density = moment.log_mass().unsqueeze(-1) + torch.log(
-        rates
-    )  # (..., T, k), -inf where no ball of k is left
-    urns = _one_ball_fewer(moment)
-    tilted = urns.log_odds + log_tilt(urns.log_odds, urns.group_sizes, urns.draws).unsqueeze(-1)
-    drawn = law.mean(tilted, urns.group_sizes, urns.draws)
-    within = law.covariance(urns.log_odds, urns.group_sizes, urns.draws)
+    # (..., T, k), -inf where no ball of k is left.
+    log_density = moment.log_mass().unsqueeze(-1) + torch.log(rates)
+    log_odds, sizes, n = _one_ball_fewer(moment)
+    tilted = log_odds + log_tilt(log_odds, sizes, n).unsqueeze(-1)
+    drawn = fisher.mean(tilted, sizes, n)
+    within = fisher.covariance(log_odds, sizes, n)
     halves = (
         (log_density[..., ::step, :], drawn[..., ::step, :, :], within[..., ::step, :, :, :])
         for step in (1, 2)
@@ -176,21 +184,16 @@ def _covariance(
     return fine, apart.diagonal(dim1=-2, dim2=-1).amax(-1)
 
 
-def _one_ball_fewer(moment: _Moment) -> TiltedUrn:
+def _one_ball_fewer(moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
     """For every group k Fisher's urn without one of its balls, ``(..., T, k, c)``; any other where
     that leaves too few.
     """
-    own = torch.eye(
-        moment.group_sizes.shape[-1],
-        dtype=moment.group_sizes.dtype,
-        device=moment.group_sizes.device,
-    )
     sizes, draws = moment.group_sizes.unsqueeze(-2), moment.draws.unsqueeze(-1)
+    own = torch.eye(sizes.shape[-1], dtype=sizes.dtype, device=sizes.device)
     fewer = (sizes - own).clamp(min=0)
     fewer = torch.where((fewer.sum(-1) >= draws).unsqueeze(-1), fewer, sizes)
-    return TiltedUrn(
-        moment.log_odds.unsqueeze(-2).expand_as(fewer), fewer, draws.expand(fewer.shape[:-1])
-    )
+    log_odds = moment.log_odds.unsqueeze(-2).expand_as(fewer)
+    return log_odds, fewer, draws.expand(fewer.shape[:-1])
 
 
 def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
@@ -205,56 +208,6 @@ def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
     ).mT @ spread
 
 
-@dataclass(frozen=True)
-class _Group:
-    """One group of which x are drawn, among others which have then drawn n - x; operands as
-    `marginal_log_prob` hands them over.
-    """
-
-    log_weights: Tensor
-    others: Tensor
-    others_drawn: Tensor
-    own_log_weight: Tensor
-    own_size: Tensor
-    own_drawn: Tensor
-
-    def _at(self, u: Tensor) -> tuple[_Moment, Tensor, Tensor, Tensor]:
-        own_log_time = self.own_log_weight.unsqueeze(-1) + u
-        drawn, left = self.own_drawn.unsqueeze(-1), (self.own_size - self.own_drawn).unsqueeze(-1)
-        return (
-            _Moment.at(u, self.log_weights, self.others, self.others_drawn),
-            own_log_time,
-            drawn,
-            left,
-        )
-
-    def log_density(self, u: Tensor) -> Tensor:
-        """The logarithm of P(X_i = x, S_s = n) E[D s | X_i = x, S_s = n]."""
-        others, own_log_time, drawn, left = self._at(u)
-        log_mass = (
-            binomial_log_pmf(drawn, drawn + left, log_odds_of_arrival(own_log_time))
-            + others.log_mass()
-        )
-        return log_mass + torch.log(others.rate() + left * arrived(own_log_time))
-
-    def slope(self, u: Tensor) -> Tensor:
-        others, own_log_time, drawn, left = self._at(u)
-        y = arrived(own_log_time)
-        return others.slope() + drawn * saturation(y) - left * y
-
-    def grid(self) -> TimeGrid:
-        log_weights = torch.cat([self.log_weights, self.own_log_weight.unsqueeze(-1)], -1)
-        group_sizes = torch.cat([self.others, self.own_size.unsqueeze(-1)], -1)
-        draws = self.others_drawn + self.own_drawn
-        return time_grid(
-            self.log_density, self.slope, *_bracket(log_weights, group_sizes, draws), draws
-        )
-
-
-def _marginal(grid: TimeGrid, number: int, *group: Tensor) -> tuple[Tensor, Tensor]:
-    return log_trapezoid(_Group(*group).log_density(grid.nodes(number)), grid.length)
-
-
 def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
     """Group sizes with a ball more where the draws leave none, so that nothing is divided by zero,
     and which rows are as they were.
@@ -263,11 +216,36 @@ def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor
     return group_sizes + (~as_it_was).unsqueeze(-1), as_it_was
 
 
+def _rare_mean(
+    grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
+) -> tuple[Tensor, Tensor]:
+    """The means of groups so rare that they do not change the time of draw n.
+
+    A ball of such a group is drawn if it arrives before that time.
+    """
+    u = grid.nodes(number)
+    moment = Moment.at(u, log_weights, group_sizes, draws - 1)
+    by_then = torch.exp(log_share_arrived(log_weights.unsqueeze(-2) + u.unsqueeze(-1)))
+    return averages_on_grid(moment.log_next_draw(), group_sizes.unsqueeze(-2) * by_then)
+
+
 class _Mean(ClosedForm):
     @staticmethod
     def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         work = NODES[1] * log_weights.shape[-1]
-        return integrate(_grid, _mean, log_weights, group_sizes, draws, events=(1, 1, 0), work=work)
+        urns = log_weights, group_sizes, draws
+        mean = integrate(_grid, _mean, *urns, events=(1, 1, 0), work=work)
+        rare = (mean < _RARE * draws.unsqueeze(-1)) & (group_sizes > 0)
+        if not can_check() or not bool(rare.any()):
+            return mean
+        row, groups = torch.nonzero(rare.any(-1).reshape(-1)).squeeze(-1), mean.shape[-1]
+        weights, sizes = (x.expand(mean.shape).reshape(-1, groups)[row] for x in urns[:2])
+        total = draws.expand(mean.shape[:-1]).reshape(-1)[row].clamp(min=1)
+        rows = weights, sizes, total
+        own = integrate(_grid_of_last_draw, _rare_mean, *rows, events=(1, 1, 0), work=work)
+        flat = mean.reshape(-1, groups)
+        own = torch.where(rare.reshape(-1, groups)[row], own, flat[row])
+        return flat.index_put((row,), own).reshape(mean.shape)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -279,9 +257,16 @@ class _Mean(ClosedForm):
             times: TimeGrid, number: int, log_weights: Tensor, *fixed: Tensor
         ) -> tuple[Tensor, Tensor]:
             group_sizes, draws, grad = fixed
-            return pulled_back(
-                lambda x: _mean(times, number, x, group_sizes, draws), log_weights, grad
-            )
+
+            def mean(x: Tensor) -> tuple[Tensor, Tensor]:
+                # At equal weights the mean does not depend on time, but its derivatives do. So the
+                # nodes must be enough for the density as well.
+                moment = Moment.at(times.nodes(number), x, group_sizes, draws)
+                log_density = moment.log_next_draw()
+                value, apart = averages_on_grid(log_density, moment.drawn_before_next())
+                return value, apart.maximum(disagreement_of_mass(log_density.detach()))
+
+            return pulled_back(mean, log_weights, grad)
 
         def grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, grad: Tensor) -> TimeGrid:
             return _grid(log_weights, group_sizes, draws)
@@ -319,30 +304,3 @@ def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
     sums = moment.sum(-1, keepdim=True)
     of_largest = sums.sum(-2, keepdim=True).clamp(min=0)
     return moment - sums * across.mT - across * sums.mT + of_largest * across * across.mT
-
-
-def marginal_log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
-    """log P(X_j = x_j) for every j, for counts that are possible and not certain: shape (...,
-    c).
-    """
-    group_sizes, _ = with_a_ball_left(group_sizes, draws)
-    if log_weights.shape[-1] == 2:  # one count determines the other
-        own = torch.eye(2, dtype=torch.bool, device=x.device)
-        counts = torch.where(own, x.unsqueeze(-1), (draws.unsqueeze(-1) - x).unsqueeze(-1))
-        return wallenius.log_prob(log_weights.unsqueeze(-2), group_sizes.unsqueeze(-2), counts)
-    operands = (
-        log_weights.unsqueeze(-2),
-        other_sizes(group_sizes),
-        draws.unsqueeze(-1) - x,
-        log_weights,
-        group_sizes,
-        x,
-    )
-    work = NODES[1] * log_weights.shape[-1]
-    return integrate(
-        lambda *group: _Group(*group).grid(),
-        _marginal,
-        *operands,
-        events=(1, 1, 0, 0, 0, 0),
-        work=work,
-    )

@@ -1,64 +1,56 @@
-"""Many draws of one urn of few outcomes from Wallenius' law: all outcomes in one table."""
+"""Many draws of one urn of few outcomes from Wallenius' law: one alias table of all outcomes."""
 
 from __future__ import annotations
+
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from diffurn._fisher.sampling.tree import Outcomes
 from diffurn._numerics.batching import elements_per_chunk
-from diffurn._numerics.enumeration import enumerate_counts
-from diffurn._numerics.tracing import can_check
-from diffurn._wallenius import integral as wallenius
-from diffurn._wallenius.sequential import States
-
-# Whether a table pays: the probability of an outcome costs as much as two draws of the race,
-# setting up as much as six hundred.
-_DRAWS_PER_OUTCOME = 2
-_DRAWS_PER_TABLE = 600
-_MOST_OUTCOMES = 1 << 16
-# Of urns that are followed ball by ball: all probabilities cost at most as much as so many draws.
-_DRAWS_PER_LAW = 500
+from diffurn._wallenius.integral import Integral
+from diffurn._wallenius.sequential import Sequential
 
 
-def sample_from_table(
-    log_weights: Tensor,
-    group_sizes: Tensor,
-    draws: Tensor,
-    states: States | None,
-    number: int,
-    dtype: torch.dtype,
-) -> Tensor | None:
-    """`number` draws of an urn with log-weights ``(c,)``, shape ``(number, c)``; None unless a
-    table costs less than it saves.
+@dataclass(frozen=True)
+class OutcomeTable(Integral):
+    """Wallenius' law of one urn, for many draws of it.
+
+    Args:
+        law: the law of the urn.
+        outcomes: all outcomes, ``(O, c)``.
+        probabilities: their probabilities, ``(O,)``.
     """
-    law = _law(log_weights, group_sizes, draws, states, number) if can_check() else None
-    if law is None:
-        return None
-    table = Outcomes.of(*law, dtype)
-    counts = torch.empty(number, len(group_sizes), dtype=dtype, device=draws.device)
-    for piece in counts.split(elements_per_chunk(draws.device) // 4):
-        table.fill(piece)
-    return counts
 
+    law: Integral
+    outcomes: Tensor
+    probabilities: Tensor
 
-def _law(
-    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States | None, number: int
-) -> tuple[Tensor, Tensor] | None:
-    """Outcomes ``(O, c)`` and their probabilities, if so many draws pay for them."""
-    if states is not None:
-        return (
-            (states.counts(draws).mT, states.law(log_weights, group_sizes, draws))
-            if number >= _DRAWS_PER_LAW
-            else None
-        )
-    affordable = min((number - _DRAWS_PER_TABLE) // _DRAWS_PER_OUTCOME, _MOST_OUTCOMES)
-    if affordable < 1:
-        return None
-    outcomes = enumerate_counts(
-        [int(size) for size in group_sizes.tolist()], int(draws), affordable
-    )
-    if outcomes is None:
-        return None
-    outcomes = outcomes.to(draws.device)
-    return outcomes, wallenius.log_prob(log_weights, group_sizes, outcomes.double()).exp()
+    @classmethod
+    def of_states(cls, states: Sequential, law: Integral) -> OutcomeTable:
+        log_weights, group_sizes, draws = states.within_reach()
+        urn = log_weights.flatten(), group_sizes.flatten(), draws.reshape(())
+        outcomes = states.states.counts(urn[2]).mT
+        return cls(*law.operands, law.most_draws, law, outcomes, states.states.law(*urn))
+
+    @classmethod
+    def of_support(cls, law: Integral, support: Tensor) -> OutcomeTable:
+        """From all outcomes ``(O, c)``."""
+        shape = (len(support), *law.log_weights.shape)
+        log_prob = law.log_prob(support.double().reshape(len(support), *shape[1:]))
+        return cls(*law.operands, law.most_draws, law, support, log_prob.flatten().exp())
+
+    def mean(self) -> Tensor:
+        return self.law.mean()
+
+    def tail(self, group: int) -> Tensor:
+        return self.law.tail(group)
+
+    def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
+        table = Outcomes.of(self.outcomes, self.probabilities, dtype)
+        groups, device = self.outcomes.shape[-1], self.outcomes.device
+        counts = torch.empty(num_samples, groups, dtype=dtype, device=device)
+        for piece in counts.split(elements_per_chunk(device) // 4):
+            table.fill(piece)
+        return counts.reshape(num_samples, *self.log_weights.shape)

@@ -16,15 +16,16 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn._numerics.batching import in_chunks
-from diffurn._numerics.shapes import common_shape
+from diffurn._numerics.batching import common_shape, in_chunks
 from diffurn._numerics.tracing import can_check
 
-# Nodes tried in turn; where values cannot be looked at (torch.compile, vmap), the second serves
-# all.
-_NODES = (48, 192, 768, 3072)
-# If the rule and its half agree to 1e-8, the rule itself is good to rounding.
+# Nodes tried in turn, and those for all rows where values cannot be read (torch.compile, vmap).
+_NODES = (48, 96, 192, 768, 3072)
+_NODES_UNREAD = 192
+# If the rule and its half agree to 1e-8, the rule itself is good to rounding. Two nodes of one
+# narrow integrand may agree by accident, so single probabilities ask for more, which costs nothing.
 _AGREEMENT = 1e-8
+CLOSE_AGREEMENT = 1e-10
 
 # Nats below the peak at which an integrand is cut off. A sum over states looks deeper: rare ones
 # have their own, lower peaks.
@@ -37,39 +38,6 @@ _ROOT_STEPS = 14
 # The same where values can be looked at: a bisection in every third step shrinks any bracket by
 # 2^30.
 _MOST_ROOT_STEPS = 90
-
-# The logarithm of rate × time beyond which all balls of a group have arrived, and below whose
-# negative none has.
-_LOG_LARGEST = 700.0
-
-
-def arrived(log_y: Tensor) -> Tensor:
-    """y = rate × time, kept within float64."""
-    return torch.exp(log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST))
-
-
-def log_odds_of_arrival(log_y: Tensor) -> Tensor:
-    """log(e^y - 1), the log-odds that an exponential time of rate one is below y."""
-    y = arrived(log_y)
-    late = y > 1
-    early = torch.where(late, 1.0, y)
-    return torch.where(
-        late,
-        y + torch.log1p(-torch.exp(-torch.where(late, y, 1.0))),
-        log_y + torch.log(torch.expm1(early) / early),
-    )
-
-
-def log_share_arrived(log_y: Tensor) -> Tensor:
-    """log(1 - e^-y), the log-probability that an exponential time of rate one is below y."""
-    within = log_y.clamp(-_LOG_LARGEST, _LOG_LARGEST)
-    # as -log(1 + 1/(e^y - 1)): relatively accurate both where y is small and where the result is
-    return (log_y - within).clamp(max=0) - torch.log1p(torch.expm1(torch.exp(within)).reciprocal())
-
-
-def saturation(y: Tensor) -> Tensor:
-    """b(y) = y / (e^y - 1): one for groups that are still full, zero for those that are used up."""
-    return torch.where(y < 1e-8, 1 - 0.5 * y, y / torch.expm1(y.clamp(min=1e-8)))
 
 
 class TimeGrid(NamedTuple):
@@ -142,16 +110,13 @@ def root_of_decreasing(
         secant = high - at_high * (high - low) / (at_high - at_low)
         inside = (secant > low) & (secant < high) & (step % 3 != 2)  # False for NaN
         before, root = root, torch.where(inside, secant, 0.5 * (low + high))
-        if can_check() and not bool(
-            ((root - before).abs() > tolerance).any()
-        ):  # NaN is not waited for
+        moved = (root - before).abs() > tolerance  # False for NaN
+        if can_check() and not bool(moved.any()):
             break
         value = function(root.unsqueeze(-1)).squeeze(-1)
         rising = value > 0
-        at_low, at_high = (
-            torch.where(rising, value, 0.5 * at_low),
-            torch.where(rising, 0.5 * at_high, value),
-        )
+        at_low = torch.where(rising, value, 0.5 * at_low)
+        at_high = torch.where(rising, 0.5 * at_high, value)
         low, high = torch.where(rising, root, low), torch.where(rising, high, root)
     return root
 
@@ -206,6 +171,12 @@ def averages_on_grid(log_density: Tensor, values: Tensor) -> tuple[Tensor, Tenso
     return fine, torch.where(is_unresolved(log_density.detach()), torch.inf, apart.amax(-1))
 
 
+def disagreement_of_mass(log_density: Tensor) -> Tensor:
+    """How far the integral on every second node (..., T) is from that on all, relatively."""
+    fine = torch.logsumexp(log_density, -1)
+    return (torch.logsumexp(log_density[..., ::2], -1) + math.log(2) - fine).abs().detach()
+
+
 def log_trapezoid(log_density: Tensor, length: Tensor) -> tuple[Tensor, Tensor]:
     """The logarithm of the integral over evenly spaced nodes (..., T), and how far from it the rule
     on every second node is.
@@ -225,6 +196,7 @@ def integrate(
     *operands: Tensor,
     events: tuple[int, ...],
     work: int,
+    agreement: float = _AGREEMENT,
 ) -> Tensor:
     """An integral over time for every row of a batch, with more nodes for the rows that need them.
 
@@ -235,6 +207,7 @@ def integrate(
         operands: tensors whose batch shapes broadcast.
         events: the number of event dimensions of each operand.
         work: elements of the largest intermediate per row and node.
+        agreement: the disagreement that is accepted.
     """
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     # One more dimension in front, so that a single urn has rows to pick, too.
@@ -242,26 +215,26 @@ def integrate(
         x.expand((1, *batch, *x.shape[x.ndim - e :])) for x, e in zip(operands, events, strict=True)
     ]
     grids = in_chunks(lambda *chunk: torch.stack(grid(*chunk), -1), *rows, events=events, work=work)
-    return in_chunks(
-        partial(_refined, kernel), grids, *rows, events=(1, *events), work=work * _NODES[0]
-    ).squeeze(0)
+    refined = partial(_refined, kernel, agreement)
+    work = work * _NODES[0]
+    return in_chunks(refined, grids, *rows, events=(1, *events), work=work).squeeze(0)
 
 
 def _refined(
-    kernel: Callable[..., tuple[Tensor, Tensor]], grids: Tensor, *operands: Tensor
+    kernel: Callable[..., tuple[Tensor, Tensor]],
+    agreement: float,
+    grids: Tensor,
+    *operands: Tensor,
 ) -> Tensor:
     if not can_check():
-        return kernel(TimeGrid(*grids.unbind(-1)), _NODES[1], *operands)[0]
+        return kernel(TimeGrid(*grids.unbind(-1)), _NODES_UNREAD, *operands)[0]
     result, disagreement = kernel(TimeGrid(*grids.unbind(-1)), _NODES[0], *operands)
     for number in _NODES[1:]:
-        rough = disagreement > _AGREEMENT  # not where it is NaN, which more nodes do not mend
+        rough = disagreement > agreement  # not where it is NaN, which more nodes do not mend
         if not bool(rough.any()):
             break
-        again, disagreement_again = kernel(
-            TimeGrid(*grids[rough].unbind(-1)), number, *(operand[rough] for operand in operands)
-        )
-        result, disagreement = (
-            result.index_put((rough,), again),
-            disagreement.index_put((rough,), disagreement_again),
-        )
+        times = TimeGrid(*grids[rough].unbind(-1))
+        again, left = kernel(times, number, *(operand[rough] for operand in operands))
+        result = result.index_put((rough,), again)
+        disagreement = disagreement.index_put((rough,), left)
     return result

@@ -12,6 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from diffurn._numerics.batching import in_chunks
+from diffurn._numerics.inversion import chosen_column
 from diffurn._numerics.tracing import reading_numbers
 
 # Rows in flight at once: enough to keep the vector units busy, few enough to stay in the cache.
@@ -106,3 +108,19 @@ def _time_of(needed: Tensor, rates: Tensor, within: Tensor, length: Tensor) -> T
             min=torch.finfo(time.dtype).tiny
         )
     return torch.minimum(time, 0.5 * (length + time))  # stays inside the interval
+
+
+def draw_one_by_one(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, most_draws: int
+) -> Tensor:
+    """One exact draw for each row, ball by ball; `most_draws` is the largest of the draws."""
+
+    def rows(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+        weights, left = log_weights.exp(), group_sizes
+        for step in range(most_draws):
+            group = chosen_column((weights * left).cumsum(-1)).unsqueeze(-1)
+            left = left.scatter_add(-1, group, -(draws > step).to(left.dtype).unsqueeze(-1))
+        return group_sizes - left
+
+    operands, groups = (log_weights, group_sizes, draws), log_weights.shape[-1]
+    return in_chunks(rows, *operands, events=(1, 1, 0), work=groups)

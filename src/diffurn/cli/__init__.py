@@ -26,8 +26,8 @@ def build(points: Iterable[EntryPoint]) -> typer.Typer:
         help="Urn models that can be learned.", no_args_is_help=True, add_completion=False
     )
     app.callback()(_main)
-    app.command("fit")(fit.fit)
-    app.command("sample")(sample.sample)
+    app.command("fit")(fit.command)
+    app.command("sample")(sample.command)
     app.command("explore")(explore.command)
     found = {point.name: point for point in points}
     for name in OF_THE_STUDIES:

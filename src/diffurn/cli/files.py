@@ -1,4 +1,4 @@
-"""Files that are whole or not there, whenever the process is killed."""
+"""Atomic writing: a file is complete or absent, even if the process is killed."""
 
 from __future__ import annotations
 
@@ -16,12 +16,11 @@ TEMPORARY = ".tmp"
 
 @contextmanager
 def replacing(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes its place only when all went well; until then, and otherwise, what was
-    there stays.
+    """A file to write that replaces `path` when the block ends without an error; otherwise the old
+    file stays.
 
-    It is written under a temporary name beside the old one, flushed to the disk and renamed. A link
-    stays a link: its target is replaced.
-    Devices and pipes have nothing to replace and are written directly.
+    The file is written under a temporary name in the same folder, flushed to the disk and renamed.
+    A link stays a link: its target is replaced. Devices and pipes are written directly.
     """
     if _is_stream(path):
         with path.open("wb") as file:
@@ -46,9 +45,7 @@ def replacing(path: Path) -> Iterator[IO[bytes]]:
 
 
 def _is_stream(path: Path) -> bool:
-    """Whether this is a device or a pipe, such as /dev/stdout, even where that leads to a plain
-    file.
-    """
+    """Whether this is a device or a pipe, such as /dev/stdout, even if it leads to a plain file."""
     return path.exists() and (
         not path.is_file()
         or (path.parts[:2] in (("/", "dev"), ("/", "proc")) and path.is_symlink())
@@ -56,7 +53,7 @@ def _is_stream(path: Path) -> bool:
 
 
 def _sync_directory(path: Path) -> None:
-    """Makes a rename last through a power cut, on systems where directories can be flushed."""
+    """Makes a rename permanent on systems where directories can be flushed."""
     with suppress(OSError, AttributeError):
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
         try:

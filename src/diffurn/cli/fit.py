@@ -26,10 +26,8 @@ if TYPE_CHECKING:
     from diffurn.inference import Contrasts, FitResult
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
-LARGEST_PROFILE = (
-    10_000  # rows · groups², which is what profiles cost: up to about five seconds, by default
-)
-
+# Profile intervals cost rows · groups²; up to this number they take about five seconds.
+LARGEST_PROFILE = 10_000
 PROFILE_BY_DEFAULT = f"profile if rows · groups² ≤ {LARGEST_PROFILE:,}, else wald"
 MOST_GROUPS_TO_COMPARE = 100
 
@@ -49,7 +47,7 @@ class Example(str, Enum):
     ucb = "ucb"
 
 
-def fit(
+def command(
     counts: Annotated[
         str | None,
         typer.Argument(help="The CSV file; - is the standard input.", show_default=False),
@@ -90,7 +88,7 @@ def fit(
         Example | None, typer.Option(help="Fit a table that comes with diffurn instead of a file.")
     ] = None,
 ) -> None:
-    """Estimate the importance ω of each group from what was available and drawn.
+    """Estimate the importance ω of each group from balls available and drawn.
 
     A wide table has one line per experiment, with columns m_<group>
     (available) and x_<group> (drawn). A long table has one line per experiment
@@ -104,35 +102,22 @@ def fit(
     --reference, the first). Groups keep weights of their own beside it, unless
     a covariate is a property of the groups, the same in all rows.
     """
-    from diffurn.cli import fit_report
-
     _check_options(counts, example, level, penalty, ridge, contrasts, covariate, figure)
     table = _read(counts, example, covariate or [])
-    if contrasts and len(table.groups) > MOST_GROUPS_TO_COMPARE:
-        refuse(
-            f"--contrasts: {len(table.groups)} groups have too many pairs; it takes "
-            f"{MOST_GROUPS_TO_COMPARE} groups at most"
-        )
+    _check_groups(table.groups, reference, contrasts)
     result = _fit(
         table, reference, model, level, interval, penalty, 1.0 if ridge is None else ridge
     )
+    pairs = result.contrasts() if contrasts else None
     if figure is not None:
         _draw(result, figure)
-    pairs = result.contrasts() if contrasts else None
     if as_json:
-        typer.echo(
-            json.dumps(
-                _record(table, result, pairs), ensure_ascii=False, allow_nan=False, indent=1
-            ).encode()
-        )
-        return
-    with progress_bar("testing"):
-        report = list(fit_report.parts(table, result, pairs))
-    console = standard_output()
-    for part in report:
-        console.print(part)
-    if figure is not None:
-        console.print(f"Figure: {figure}", soft_wrap=True, markup=False)
+        _print_json(result, pairs)
+    else:
+        _print_report(result, pairs, figure)
+
+
+# --- parse
 
 
 def _check_options(
@@ -145,10 +130,12 @@ def _check_options(
     covariates: list[str] | None,
     figure: Path | None,
 ) -> None:
+    """Refuses options that contradict each other or the possible values."""
     if (counts is None) == (example is None):
+        examples = "|".join(example.value for example in Example)
         refuse(
             "give the name of a CSV file, - for the standard input, or --example "
-            f"{'|'.join(each.value for each in Example)}, and only one of these"
+            f"{examples}, and only one of these"
         )
     if example is not None and covariates:
         refuse(f"--covariate {covariates[0]}: the examples have no covariates")
@@ -165,10 +152,8 @@ def _check_options(
         )
     if figure is not None:
         if figure.suffix.lower() not in FIGURE_FORMATS:
-            refuse(
-                f"--figure {figure}: the name must end in {', '.join(FIGURE_FORMATS[:-1])} or "
-                f"{FIGURE_FORMATS[-1]}"
-            )
+            formats = f"{', '.join(FIGURE_FORMATS[:-1])} or {FIGURE_FORMATS[-1]}"
+            refuse(f"--figure {figure}: the name must end in {formats}")
         check_place("--figure", figure)
 
 
@@ -182,6 +167,21 @@ def _read(counts: str | None, example: Example | None, covariates: list[str]) ->
         return read_counts(counts, covariates, progress)
 
 
+def _check_groups(groups: tuple[str, ...], reference: str | None, contrasts: bool) -> None:
+    """Refuses options that do not suit the groups of the table."""
+    if reference is not None and reference not in groups:
+        listed = ", ".join(groups[:10]) + (", …" if len(groups) > 10 else "")
+        refuse(f"--reference {reference}: there is no such group; the groups are {listed}")
+    if contrasts and len(groups) > MOST_GROUPS_TO_COMPARE:
+        refuse(
+            f"--contrasts: {len(groups)} groups have too many pairs; it takes "
+            f"{MOST_GROUPS_TO_COMPARE} groups at most"
+        )
+
+
+# --- fit
+
+
 def _fit(
     table: CountTable,
     reference: str | None,
@@ -193,9 +193,6 @@ def _fit(
 ) -> FitResult:
     from diffurn.inference import fit
 
-    if reference is not None and reference not in table.groups:
-        listed = ", ".join(table.groups[:10]) + (", …" if len(table.groups) > 10 else "")
-        refuse(f"--reference {reference}: there is no such group; the groups are {listed}")
     if interval is None:
         rows, groups = table.counts.shape
         interval = Interval.profile if rows * groups**2 <= LARGEST_PROFILE else Interval.wald
@@ -218,32 +215,40 @@ def _fit(
         )
 
 
+# --- report
+
+
 def _draw(result: FitResult, path: Path) -> None:
     with refusing(ImportError):
         drawn = result.plot()
     with replacing("--figure", path) as file, warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message="Glyph"
-        )  # letters that the font lacks become boxes
+        # Letters that the font lacks become boxes.
+        warnings.filterwarnings("ignore", message="Glyph")
         drawn.savefig(file, format=path.suffix[1:].lower())
 
 
-def _record(table: CountTable, result: FitResult, contrasts: Contrasts | None) -> dict[str, Any]:
-    """What `--json` prints: the result's own record, and what only the table or the options
-    know.
-    """
+def _print_json(result: FitResult, contrasts: Contrasts | None) -> None:
     from diffurn.inference.report import jsonable
 
-    record = {
-        **result.to_dict(),
-        "available": table.available.tolist(),
-        "central_expected": table.central_expectation.tolist(),
-    }
+    record: dict[str, Any] = result.to_dict()
     if contrasts is not None:
         pairs, *columns = contrasts
-        rows = zip(pairs, *(column.tolist() for column in columns), strict=True)
         keys = ("groups", *contrasts._fields[1:])
+        rows = zip(pairs, *(column.tolist() for column in columns), strict=True)
         record["contrasts"] = jsonable(
             [dict(zip(keys, (list(pair), *numbers), strict=True)) for pair, *numbers in rows]
         )
-    return record
+    text = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)
+    typer.echo(text.encode())
+
+
+def _print_report(result: FitResult, contrasts: Contrasts | None, figure: Path | None) -> None:
+    from diffurn.cli import fit_report
+
+    with progress_bar("testing"):
+        parts = list(fit_report.parts(result, contrasts))
+    console = standard_output()
+    for part in parts:
+        console.print(part)
+    if figure is not None:
+        console.print(f"Figure: {figure}", soft_wrap=True, markup=False)

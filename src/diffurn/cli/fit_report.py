@@ -1,4 +1,4 @@
-"""What `diffurn fit` prints for people: tables and sentences, readable on 80 columns."""
+"""The report of `diffurn fit`: tables and sentences that fit 80 columns."""
 
 from __future__ import annotations
 
@@ -15,21 +15,18 @@ from rich.text import Text
 from diffurn.inference.report import p_value
 
 if TYPE_CHECKING:
-    from diffurn.data import CountTable
     from diffurn.inference import Contrasts, FitResult
 
 LAWS = {
     "fisher": "Fisher's law, balls taken at once",
     "wallenius": "Wallenius' law, balls taken one after another",
 }
-DOUBTFUL_FIT = 0.01  # p-value of the goodness of fit below which a warning is given
+DOUBTFUL_FIT = 0.01  # below this p-value of the goodness of fit, the report warns
 
 
-def parts(
-    table: CountTable, result: FitResult, contrasts: Contrasts | None
-) -> Iterator[RenderableType]:
-    """Tables and paragraphs, in the order in which they are printed."""
-    available, rows = int(table.available.sum()), int(result.rows)
+def parts(result: FitResult, contrasts: Contrasts | None) -> Iterator[RenderableType]:
+    """Tables and paragraphs, in the order of printing."""
+    available, rows = int(result.available.sum()), int(result.rows)
     yield Text(
         f"{LAWS[result.model]}: {count(int(result.draws))} of {count(available)} drawn, in "
         f"{count(rows)} row{'s' * (rows != 1)}."
@@ -37,12 +34,12 @@ def parts(
     if result.log_weights is None:
         yield _coefficient_table(result)
         yield Text(
-            "exp β: factor on ω per unit of the covariate, or of a group relative to "
-            "the\nreference."
+            "exp β: factor on ω per unit of the covariate, or of a group relative to the\n"
+            "reference."
         )
-        yield _count_table(table, result)
+        yield _count_table(result)
     else:
-        yield _weight_table(table, result)
+        yield _weight_table(result)
         scale = (
             "geometric mean 1" if result.reference is None else f"relative to {result.reference}"
         )
@@ -60,7 +57,7 @@ def parts(
 
 
 def _table(*columns: str) -> Table:
-    """Text in the first column, numbers in the others; only the text is ever wrapped."""
+    """Text in the first column, numbers in the others; only the text may wrap."""
     table = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     table.add_column(columns[0], overflow="fold", min_width=len(columns[0]))
     for column in columns[1:]:
@@ -68,14 +65,14 @@ def _table(*columns: str) -> Table:
     return table
 
 
-def _weight_table(table: CountTable, result: FitResult) -> Table:
+def _weight_table(result: FitResult) -> Table:
     shown = _table(
         "Group", "Available", "Drawn", "If ω = 1", "ω", f"{100 * result.level:g}% interval", "p"
     )
     columns = (
-        table.available,
+        result.available,
         result.observed,
-        table.central_expectation,
+        result.central_expected,
         result.coefficients,
         result.lower,
         result.upper,
@@ -122,9 +119,9 @@ def _coefficient_table(result: FitResult) -> Table:
     return shown
 
 
-def _count_table(table: CountTable, result: FitResult) -> Table:
+def _count_table(result: FitResult) -> Table:
     shown = _table("Group", "Available", "Drawn", "If ω = 1", "By the fit")
-    columns = (table.available, result.observed, table.central_expectation, result.expected)
+    columns = (result.available, result.observed, result.central_expected, result.expected)
     for group, available, drawn, *expected in zip(
         result.groups, *(c.tolist() for c in columns), strict=True
     ):
@@ -173,8 +170,8 @@ def _about_fit(result: FitResult) -> str:
     freedom, p, dispersion = int(fit.degrees_of_freedom), float(fit.p_value), float(fit.dispersion)
     if freedom == 0:
         return (
-            "Does the law fit? It has a parameter for all that could vary, so this cannot be "
-            "judged."
+            "Does the law fit? It has as many parameters as the counts can determine, so this "
+            "cannot be judged."
         )
     verdict = "rows differ no more than by chance"
     if p < DOUBTFUL_FIT:
@@ -189,11 +186,8 @@ def _about_fit(result: FitResult) -> str:
 
 
 def _chi_squared(statistic: float, freedom: int, p: float) -> str:
-    shown = p_value(p)
-    return (
-        f"χ² = {statistic:,.2f} with {freedom:,} df, p "
-        f"{shown if shown.startswith('<') else '= ' + shown}"
-    )
+    shown = "< 0.0001" if p < 1e-4 else f"= {p_value(p)}"
+    return f"χ² = {statistic:,.2f} with {freedom:,} df, p {shown}"
 
 
 def _log_likelihoods(result: FitResult) -> str:
@@ -204,7 +198,7 @@ def _log_likelihoods(result: FitResult) -> str:
 
 
 def count(number: float) -> str:
-    """Balls; very many in short."""
+    """A number of balls; large numbers in four digits."""
     return f"{number:.4g}" if number >= 1e8 else f"{number:,.0f}"
 
 
@@ -219,17 +213,15 @@ def factor(log_value: float, digits: int) -> str:
     if abs(log_value) > 700:  # beyond the range of float64
         return "∞" if log_value > 0 else "0"
     value = math.exp(log_value)
-    return (
-        f"{value:#.{digits}g}".rstrip(".")
-        if 1e-3 <= value < 10**digits
-        else f"{value:.{digits - 2}e}"
-    )
+    if 1e-3 <= value < 10**digits:
+        return f"{value:#.{digits}g}".rstrip(".")
+    return f"{value:.{digits - 2}e}"
 
 
 def between(lower: float, upper: float) -> str:
-    return (
-        "" if math.isnan(lower) or math.isnan(upper) else f"{factor(lower, 3)} – {factor(upper, 3)}"
-    )
+    if math.isnan(lower) or math.isnan(upper):
+        return ""
+    return f"{factor(lower, 3)} – {factor(upper, 3)}"
 
 
 def _plain(value: float) -> str:

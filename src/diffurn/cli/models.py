@@ -1,4 +1,4 @@
-"""The laws that commands offer."""
+"""The urn models that the commands offer."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ class Model(str, Enum):
     wallenius = "wallenius"
 
     def urn(self, group_sizes: Sequence[int], draws: int, weights: Tensor) -> Urn:
-        from diffurn.inference.result import URNS
+        from diffurn import FisherHypergeometric, WalleniusHypergeometric
 
-        return URNS[self.value](group_sizes, draws, weights)
+        kind = FisherHypergeometric if self is Model.fisher else WalleniusHypergeometric
+        return kind(group_sizes, draws, weights)

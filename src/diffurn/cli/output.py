@@ -1,6 +1,4 @@
-"""What commands share: errors as one sentence, files that are whole or not there, bars that show
-progress.
-"""
+"""Output of all commands: errors in one sentence, files written at once, progress bars."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ def refuse(sentence: str) -> NoReturn:
 
 @contextmanager
 def refusing(*errors: type[Exception], about: str = "") -> Iterator[None]:
-    """Errors of the user's making become the sentence they carry."""
+    """Ends the command with the message of an error of these types."""
     try:
         yield
     except errors as problem:
@@ -34,7 +32,7 @@ def refusing(*errors: type[Exception], about: str = "") -> Iterator[None]:
 
 
 def check_place(option: str, path: Path) -> None:
-    """Refuses a path that cannot be written, before any long work for it begins."""
+    """Refuses a path that cannot be written, before the work begins."""
     if "\0" in str(path):
         refuse(f"{option}: no file can have the name {str(path)!r}")
     if path.is_dir():
@@ -47,7 +45,9 @@ def check_place(option: str, path: Path) -> None:
 
 @contextmanager
 def replacing(option: str, path: Path) -> Iterator[IO[bytes]]:
-    """A file that is whole or not there; a failure becomes a sentence about the option."""
+    """A file that appears only when it is complete. A failure ends the command with a sentence
+    about the option.
+    """
     try:
         with files.replacing(path) as file:
             yield file
@@ -57,8 +57,8 @@ def replacing(option: str, path: Path) -> Iterator[IO[bytes]]:
 
 @contextmanager
 def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
-    """A function of what is done and what there is to do; it draws on standard error, where that is
-    a terminal, and leaves no trace.
+    """A function of the work done and of all work. It draws a bar on standard error if that is a
+    terminal; the bar disappears at the end.
     """
     console = Console(stderr=True)
     columns = TextColumn(description), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()
@@ -70,8 +70,8 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
 
 
 def standard_output(wide: bool = False) -> Console:
-    """A console for people; letters the terminal has no sign for do not stop it. A file, which has
-    no edge, may be `wide`.
+    """The console of reports. Letters that the terminal cannot show become question marks. `wide`
+    gives 140 columns where the output is not a terminal.
     """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")

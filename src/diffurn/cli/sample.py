@@ -5,22 +5,25 @@ from __future__ import annotations
 import csv
 import io
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
-from typing import IO, Annotated, TypeVar
+from typing import IO, TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
 from diffurn.cli.models import Model
 from diffurn.cli.output import check_place, progress_bar, refuse, refusing, replacing
 
+if TYPE_CHECKING:
+    from diffurn._urn import Urn
+
 T = TypeVar("T")
 
 CELLS_AT_ONCE = 1 << 20  # rows times groups
 
 
-def sample(
+def command(
     group_sizes: Annotated[str, typer.Option(help="Balls of each group, such as 3,5,4.")],
     draws: Annotated[int, typer.Option(min=1, help="Balls taken from the urn.")],
     weights: Annotated[
@@ -40,8 +43,8 @@ def sample(
         Path | None, typer.Option(help="File to write; standard output by default.")
     ] = None,
 ) -> None:
-    """Draw from an urn: a CSV table of what was available (m_<group>) and drawn (x_<group>), which
-    `diffurn fit` reads.
+    """Draw from an urn: a CSV table of the balls available (m_<group>) and drawn (x_<group>), as
+    `diffurn fit` reads it.
     """
     import torch
 
@@ -67,20 +70,27 @@ def sample(
         torch.random.fork_rng(devices=[]),
     ):
         torch.manual_seed(seed)
-        file.write(_csv_line([f"m_{name}" for name in names] + [f"x_{name}" for name in names]))
-        available = ",".join(map(str, sizes))
-        for done, count in _blocks(number, CELLS_AT_ONCE // len(sizes)):
-            counts = urn.sample((count,)).long().tolist()
-            file.write(
-                "".join(f"{available},{','.join(map(str, drawn))}\n" for drawn in counts).encode()
-            )
-            progress(done + count, number)
+        write_draws(file, urn, names, number, progress)
 
 
-def _blocks(number: int, longest: int) -> Iterator[tuple[int, int]]:
-    """Where each block of rows begins and how long it is."""
-    for done in range(0, number, longest):
-        yield done, min(longest, number - done)
+def write_draws(
+    file: IO[bytes],
+    urn: Urn,
+    names: Sequence[str],
+    number: int,
+    progress: Callable[[int, int], None],
+    cells_at_once: int = CELLS_AT_ONCE,
+) -> None:
+    """Writes a number of draws from one urn as a wide count table, block by block."""
+    file.write(_csv_line([f"m_{name}" for name in names] + [f"x_{name}" for name in names]))
+    available = ",".join(map(str, urn.group_sizes.tolist()))
+    at_once = cells_at_once // len(names)
+    for done in range(0, number, at_once):
+        rows = min(at_once, number - done)
+        drawn = urn.sample((rows,)).long().tolist()
+        lines = (f"{available},{','.join(map(str, counts))}\n" for counts in drawn)
+        file.write("".join(lines).encode())
+        progress(done + rows, number)
 
 
 def _csv_line(cells: Sequence[str]) -> bytes:

@@ -1,6 +1,4 @@
-"""Data: count tables to fit urns to; the pictures that the experiments train on are in `images`,
-`factors` and `pairs`.
-"""
+"""Count tables to fit urns to: CSV files and examples."""
 
 from diffurn.data.counts import EXAMPLES, CountTable, example_counts, read_counts
 from diffurn.data.delimited import CountTableError

@@ -1,4 +1,4 @@
-"""Count tables: how many balls of each group were available and drawn, one experiment per row."""
+"""Count tables: the balls of each group that were available and drawn, one experiment per row."""
 
 from __future__ import annotations
 
@@ -29,43 +29,35 @@ Progress = Callable[[int, int], None]
 
 @dataclass(frozen=True, eq=False)
 class CountTable:
-    """R experiments with c groups each: what was available, what was drawn, and what is known
-    besides.
+    """R experiments with c groups each, as read from a file.
+
+    Attributes:
+        groups: names of the groups.
+        counts: balls drawn, ``(R, c)``, int64.
+        group_sizes: balls available, ``(R, c)``, int64.
+        frequencies: how often each row occurred, ``(R,)``, int64; None if the file does not say.
+        covariates: ``(R, c, p)``, float64; None without covariates.
+        covariate_names: names of the p covariates.
+        row_labels: labels of the rows; None if the file has none.
     """
 
     groups: tuple[str, ...]
-    counts: Tensor  # x, (R, c), int64
-    group_sizes: Tensor  # m, (R, c), int64
-    frequencies: Tensor | None = None  # how often each row occurred, (R,), int64
-    covariates: Tensor | None = None  # (R, c, p), float64
+    counts: Tensor
+    group_sizes: Tensor
+    frequencies: Tensor | None = None
+    covariates: Tensor | None = None
     covariate_names: tuple[str, ...] = ()
     row_labels: tuple[str, ...] | None = None
-
-    @property
-    def available(self) -> Tensor:
-        """Balls of each group in all rows, (c,), float64."""
-        return self._sum_over_rows(self.group_sizes.double())
-
-    @property
-    def central_expectation(self) -> Tensor:
-        """Balls of each group expected to be drawn if all were alike, (c,): n m_j / Σm summed over
-        the rows.
-        """
-        sizes = self.group_sizes.double()
-        return self._sum_over_rows(sizes * (self.counts.sum(-1) / sizes.sum(-1)).unsqueeze(-1))
-
-    def _sum_over_rows(self, values: Tensor) -> Tensor:
-        return values.sum(0) if self.frequencies is None else self.frequencies.double() @ values
 
     def features(self, reference: str | None = None) -> tuple[Tensor, tuple[str, ...]]:
         """The covariates as `fit` takes them, shape (R, c, number of coefficients), and the names
         of the coefficients.
 
-        A covariate that differs between the groups of a row has one coefficient. One that is the
-        same for all groups of a row says nothing about a draw by itself, so it has a coefficient
-        ``group:name`` for every group but the reference (by default the first). Every group but the
-        reference also keeps a weight of its own, unless a covariate is a property of the groups,
-        the same in all rows: own weights would leave it nothing to explain.
+        A covariate that differs between the groups of a row has one coefficient. A covariate that
+        is the same for all groups of a row cancels, so it gets a coefficient ``group:name`` for
+        every group but the reference (by default the first). Every group but the reference also
+        keeps a weight of its own, unless a covariate is a property of the groups, the same in all
+        rows: own weights would explain all that such a covariate could explain.
         """
         if self.covariates is None:
             raise ValueError("this table was read without covariates")
@@ -102,12 +94,11 @@ def read_counts(
 ) -> CountTable:
     """Reads a table of counts from a CSV file (UTF-8; separated by commas, semicolons or tabs).
 
-    Wide, one line per experiment: columns ``m_<group>`` (available) and ``x_<group>`` (drawn) for
-    every group. Long, one line per
-    experiment and group: columns ``row``, ``group``, ``available``, ``drawn``; a group without a
-    line in a row is available 0 times.
+    A wide table has one line per experiment, with columns ``m_<group>`` (available) and
+    ``x_<group>`` (drawn) for every group. A long table has one line per experiment and group, with
+    columns ``row``, ``group``, ``available``, ``drawn``; a group without a line was not available.
     In both, a column ``frequency`` says how often a row occurred. Other columns are ignored unless
-    named in `covariates`.
+    `covariates` names them.
 
     Args:
         path: the file; ``-`` is the standard input.
@@ -117,8 +108,8 @@ def read_counts(
         progress: called with the bytes read and the bytes in all (0 if unknown).
 
     Raises:
-        CountTableError: with one sentence that names the file, the line and the column, and says
-            what would be right.
+        CountTableError: one sentence that names the file, the line and the column, and says what
+            would be right.
 
     Example:
         >>> from pathlib import Path
@@ -132,7 +123,7 @@ def read_counts(
     """
     with _opened(path) as (stream, name, size):
         report = (lambda done: None) if progress is None else (lambda done: progress(done, size))
-        return _read(stream, name, covariates, report)
+        return read_stream(stream, name, covariates, report)
 
 
 def example_counts(name: str) -> CountTable:
@@ -146,12 +137,12 @@ def example_counts(name: str) -> CountTable:
     if name not in EXAMPLES:
         raise ValueError(f"there is no example {quoted(name)}, only {' and '.join(EXAMPLES)}")
     with (resources.files("diffurn.data") / "tables" / EXAMPLES[name]).open("rb") as stream:
-        return _read(stream, EXAMPLES[name], (), lambda done: None)
+        return read_stream(stream, EXAMPLES[name])
 
 
 @contextmanager
 def _opened(path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], str, int]]:
-    """The stream, its name in messages and its size; what the system refuses becomes a sentence."""
+    """The stream, its name in messages and its size; an error of the system becomes a sentence."""
     name = fspath(path)
     try:
         if name == "-":
@@ -162,19 +153,26 @@ def _opened(path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], str, int]]:
             with open(name, "rb") as stream:
                 yield stream, name, fstat(stream.fileno()).st_size
     except OSError as problem:
-        reasons = {
-            FileNotFoundError: "there is no such file",
-            IsADirectoryError: "this is a folder, not a file",
-            PermissionError: "there is no permission to read it",
-        }
-        raise Place(name)(
-            reasons.get(type(problem), f"it cannot be read ({problem.strerror or problem})")
-        ) from None
+        raise Place(name)(why_unreadable(problem)) from None
 
 
-def _read(
-    stream: IO[bytes], name: str, covariates: Sequence[str], progress: Callable[[int], None]
+def why_unreadable(problem: OSError) -> str:
+    """An error of the system in words."""
+    reasons = {
+        FileNotFoundError: "there is no such file",
+        IsADirectoryError: "this is a folder, not a file",
+        PermissionError: "there is no permission to read it",
+    }
+    return reasons.get(type(problem), f"it cannot be read ({problem.strerror or problem})")
+
+
+def read_stream(
+    stream: IO[bytes],
+    name: str,
+    covariates: Sequence[str] = (),
+    progress: Callable[[int], None] = lambda done: None,
 ) -> CountTable:
+    """The table of a stream of bytes; `name` is its name in messages."""
     repeated = [covariate for i, covariate in enumerate(covariates) if covariate in covariates[:i]]
     if repeated:
         raise Place(name)(f"covariate {quoted(repeated[0])} was asked for twice")
@@ -239,9 +237,7 @@ def _read_wide(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
 
 
 def _groups_of(text: DelimitedText) -> tuple[str, ...]:
-    """The groups of a wide table in the order of their columns; each must have both of its
-    columns.
-    """
+    """The groups of a wide table in the order of their columns. Each must have both columns."""
     groups = list(
         dict.fromkeys(column[2:] for column in text.header if column.startswith((AVAILABLE, DRAWN)))
     )
@@ -250,8 +246,8 @@ def _groups_of(text: DelimitedText) -> tuple[str, ...]:
     for group in groups:
         for missing, other in ((AVAILABLE, DRAWN), (DRAWN, AVAILABLE)):
             if missing + group not in present:
-                what = "balls available" if missing == AVAILABLE else "balls drawn"
-                rule = f"has no column {quoted(missing + group)} beside it for the {what}"
+                kind = "balls available" if missing == AVAILABLE else "balls drawn"
+                rule = f"has no column {quoted(missing + group)} beside it for the {kind}"
                 raise Place(text.file, text.header_line, other + group)(rule)
         if not group:
             raise Place(text.file, text.header_line, AVAILABLE)(
@@ -350,9 +346,10 @@ class _LongEntries:
             integers.new_zeros(shape).view(-1).index_copy(0, cell, integers[:, k]).view(shape)
             for k in (0, 1)
         )
+        # the first entry of each row
         first = torch.full((shape[0],), len(cell)).scatter_reduce(
             0, row, torch.arange(len(cell)), "amin"
-        )  # the first entry of each row
+        )
         _check_row_totals(
             file, torch.frombuffer(self.lines, dtype=torch.int64)[first].tolist(), sizes, counts
         )
@@ -366,9 +363,8 @@ class _LongEntries:
                     f"{earlier} by an earlier line, but {integers[entry, 2]} by this one"
                 )
         _check_frequencies(file, frequencies)
-        features = (
-            reals[first].unsqueeze(1).repeat(1, shape[1], 1)
-        )  # a group without a line takes a value of its row
+        # A group without a line takes a value of its row.
+        features = reals[first].unsqueeze(1).repeat(1, shape[1], 1)
         features.view(shape[0] * shape[1], -1)[cell] = reals
         return CountTable(
             groups, counts, sizes, frequencies, features if covariates else None, covariates, rows
@@ -417,7 +413,7 @@ def _check_any_rows(text: DelimitedText, blocks: list[Tensor]) -> None:
 def _check_counts(
     file: str, block: Block, sizes: Tensor, counts: Tensor, columns: list[str]
 ) -> None:
-    """No more drawn than available; the columns named are those of the drawn."""
+    """Refuses more balls drawn than available; `columns` are the names of the drawn."""
     above = (counts > sizes).nonzero()
     if len(above):
         i, j = above[0].tolist()
@@ -430,7 +426,7 @@ def _check_row_totals(file: str, lines: Sequence[int], sizes: Tensor, counts: Te
     nothing = (counts.sum(-1) == 0).nonzero()
     if len(nothing):
         raise Place(file, lines[int(nothing[0])])(
-            "nothing is drawn in this row, so it says nothing; remove it"
+            "nothing is drawn in this row, so it has no information; remove it"
         )
     large = (sizes.double().sum(-1) > LARGEST_INTEGER).nonzero()
     if len(large):

@@ -1,5 +1,5 @@
-"""Delimited text as people save it: separators, quotes, encodings, and line numbers as an editor
-shows them.
+"""Delimited text: separators, quotes and encodings are recognised; errors name the line as an
+editor counts it.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ FOREIGN_FORMATS = {
 
 
 class CountTableError(ValueError):
-    """What is wrong with a count table, in which line and column, and what would be right."""
+    """A count table that cannot be read: the file, line and column, and what would be right."""
 
 
 class Place(NamedTuple):
-    """Where in a file something is wrong; made into an error by calling it."""
+    """A place in a file; a call with a message makes an error about it."""
 
     file: str
     line: int | None = None
@@ -51,12 +51,12 @@ class Place(NamedTuple):
 
 
 def quoted(text: str, longest: int = 60) -> str:
-    """Text of a file as messages show it: shortened, and with control characters spelt out."""
+    """Text of a file for messages: shortened, and with control characters escaped."""
     return repr(text if len(text) <= longest else text[: longest - 1] + "…")
 
 
 class Block(NamedTuple):
-    """Some records of a table, converted: the line each begins on, and its cells by kind."""
+    """Some converted records of a table: the first line of each, and its cells by kind."""
 
     lines: list[int]
     texts: list[list[str]]  # by column
@@ -65,7 +65,7 @@ class Block(NamedTuple):
 
 
 class Columns(NamedTuple):
-    """Which columns of a table, by position, hold what is wanted."""
+    """Positions of the columns to convert, by kind."""
 
     texts: Sequence[int]
     integers: Sequence[int]
@@ -77,8 +77,8 @@ class DelimitedText:
 
     Args:
         stream: its bytes.
-        file: what messages call it.
-        recognised: which column names to look for when the separator is guessed from the header.
+        file: its name in messages.
+        recognised: whether a column name is known; the separator is guessed from the header by it.
         progress: called with the number of bytes read so far.
     """
 
@@ -122,7 +122,7 @@ class DelimitedText:
         return self._skipped + 1
 
     def _records(self) -> Iterator[tuple[int, list[str]]]:
-        """The records that are not blank, each with the line it begins on."""
+        """The records that are not blank, each with its first line."""
         reader = self._reader
         while True:
             line = self._skipped + reader.line_num + 1
@@ -141,8 +141,8 @@ class DelimitedText:
                 yield line, record
 
     def blocks(self, columns: Columns) -> Iterator[Block]:
-        """The records after the header, converted, block by block; what cannot be converted is an
-        error that names its place.
+        """The records after the header, converted block by block. A cell that cannot be converted
+        is an error that names its place.
         """
         records = self._records()
         while True:
@@ -155,7 +155,7 @@ class DelimitedText:
                     break
             if not rows:
                 return
-            # Whole columns at once where all is well; cell by cell only to find out what is not.
+            # Whole columns at once; cell by cell only to find the cell that is wrong.
             yield self._convert_at_once(lines, rows, columns) or self._convert_by_cell(
                 lines, rows, columns
             )
@@ -213,9 +213,7 @@ class DelimitedText:
 def parse_integer(text: str) -> int:
     """A count: an integer from 0 to 2^53, also written as 12.0 or 1e3."""
     if re.fullmatch(r"[+-]?[0-9]+", text):
-        number = int(
-            text[:400]
-        )  # more digits make no difference to what follows, and Python limits them
+        number = int(text[:400])  # far above the largest count; Python limits the digits
     else:
         real = parse_real(text)
         if not real.is_integer():
@@ -265,9 +263,7 @@ def _numbers(
     picked = map(itemgetter(*columns), rows)
     cells: list[str] = list(picked if len(columns) == 1 else chain.from_iterable(picked))
     everything = "".join(cells)
-    if (
-        "_" in everything or not everything.isascii()
-    ):  # Python's own numbers, such as 1_000 or ٣, not those of tables
+    if "_" in everything or not everything.isascii():  # Python would read 1_000 or ٣
         return None
     try:
         return _as_tensor(array(typecode, map(parse, cells)), len(rows), dtype)
@@ -276,7 +272,7 @@ def _numbers(
 
 
 def _guess_delimiter(header: str, recognised: Callable[[str], bool]) -> str:
-    """The separator that makes the most names of the header known ones; among equals, the one with
+    """The separator with the most recognised names in the header; among equals, the one with the
     most names.
     """
 
@@ -291,9 +287,7 @@ def _guess_delimiter(header: str, recognised: Callable[[str], bool]) -> str:
 
 
 def _text_lines(stream: IO[bytes], file: str, progress: Callable[[int], None]) -> Iterator[str]:
-    """The lines of UTF-8 text with their ends, however they end; what is not such text is an
-    error.
-    """
+    """The lines of UTF-8 text with their line ends of any kind; other content is an error."""
     decoder = codecs.getincrementaldecoder("utf-8-sig")()
     pending, line, size = "", 1, 0
     while True:

@@ -1,34 +1,31 @@
-"""What the distribution asks of an estimator."""
+"""The interface of estimators."""
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import Tensor
 
-from diffurn._fisher.urn import TiltedUrn
+if TYPE_CHECKING:
+    from diffurn._law import Law
 
 
-class Estimator(Protocol):
-    """A way to send gradients through a draw. It is handed an urn's parameters and never sees the
-    distribution.
+class Estimator:
+    """A way to send gradients through a draw. A subclass defines `rsample`.
 
-    An estimator whose attribute `takes_small_urns` is true is handed a
-    `diffurn._fisher.small.SmallUrn` instead, wherever there is one.
+    It is handed the law of a batch of urns (`diffurn._law.Law`), and never sees the distribution.
     """
 
-    def rsample(self, urn: TiltedUrn, number: int) -> Tensor:
-        """`number` draws of each urn, shape ``(number, ..., c)``, that carry a gradient in
-        ``urn.log_odds``.
-        """
-        ...
+    # Whether the law must offer a `chain` of conditional laws.
+    needs_conditionals: ClassVar[bool] = False
 
-    def rank_indicators(self, urn: TiltedUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
-        """Draws as above, and b_i = 1[i ≤ x_group] for i = 1, …, m_group, with a gradient that a
-        threshold at a scalar count lacks.
-        """
-        ...
+    def check(self, groups: int) -> None:
+        """Raises a ValueError if the estimator does not suit an urn of so many groups."""
 
+    def rsample(self, law: Law, num_samples: int) -> Tensor:
+        """Draws of each urn, shape ``(num_samples, ..., c)``, that carry a gradient."""
+        raise NotImplementedError(f"{type(self).__name__} does not define rsample")
 
-def takes_small_urns(estimator: Estimator) -> bool:
-    return bool(getattr(estimator, "takes_small_urns", False))
+    def rank_indicators(self, law: Law, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
+        """Draws as above, and b_i = 1[i ≤ x_group] for i = 1, …, m_group, with a gradient."""
+        raise NotImplementedError(f"{type(self).__name__} does not define rank_indicators")

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 
 import torch
 from torch import Tensor
 
-from diffurn._fisher.chain import Chain
-from diffurn._fisher.conditionals import Conditional, conditional, merged
-from diffurn._fisher.tabulated import SmallUrn, inverse, reordered, with_first
-from diffurn._fisher.urn import AnyUrn, TiltedUrn
-from diffurn._numerics.tracing import reading_numbers
+from diffurn._numerics.autograd import straight_through
+from diffurn.estimators.estimator import Estimator
 from diffurn.estimators.noise import gumbel_noise
 
-# Counts this far below the peak do not matter at τ ≤ 1; a softmax at temperature τ still sees τ
-# times as deep.
-_NATS = 38.0
+if TYPE_CHECKING:
+    from diffurn._fisher.conditionals import Conditional
+    from diffurn._law import Chain, Law
 
 
 class GumbelDraw(NamedTuple):
@@ -57,7 +54,7 @@ class _Step(NamedTuple):
 
 
 @dataclass(frozen=True)
-class GumbelSoftmax:
+class GumbelSoftmax(Estimator):
     r"""Straight-through Gumbel-Softmax through the chain of conditional laws (Algorithms 1 and 2 of
     Sutter et al., ICLR 2023).
 
@@ -89,6 +86,8 @@ class GumbelSoftmax:
         tensor([6., 6., 6., 6.])
     """
 
+    needs_conditionals: ClassVar[bool] = True
+
     temperature: float | Tensor = 1.0
     hard: bool = True
     conditionals: Literal["exact", "merged"] = "exact"
@@ -113,46 +112,46 @@ class GumbelSoftmax:
                 f"rao_blackwell is {self.rao_blackwell}, but must be a number of noises ≥ 0"
             )
 
-    @property
-    def takes_small_urns(self) -> bool:
-        """Their tables need one order of groups."""
-        return not isinstance(self.order, str)
+    def check(self, groups: int) -> None:
+        if self.order is None or isinstance(self.order, str):
+            return
+        order = [int(j) for j in self.order]
+        if sorted(order) != list(range(groups)):
+            raise ValueError(
+                f"order is {order}, but must be a permutation of the {groups} groups 0 to "
+                f"{groups - 1}"
+            )
 
-    def rsample(self, urn: AnyUrn, number: int) -> Tensor:
-        if isinstance(urn, SmallUrn):
-            permutation = self._permutation(urn.composition.groups)
-            counts, _ = self._small_chain(urn.reordered(permutation), number)
-            return reordered(counts, inverse(permutation)).reshape(number, *urn.log_weights.shape)
-        tilted = urn.as_tilted()
-        rows = _rows(tilted, number)
-        order = self._order(rows)
-        counts, _ = self._tilted_chain(
-            _reordered(rows, order), copies=1 if isinstance(self.order, str) else number
-        )
-        return counts.gather(-1, order.argsort(-1)).reshape(number, *tilted.log_odds.shape)
+    def rsample(self, law: Law, num_samples: int) -> Tensor:
+        order = None if isinstance(self.order, str) else self._permutation(law.groups)
+        chain = self._chain(law, num_samples, order)
+        return chain.in_order(self._drawn(chain)[0])
 
     def draw(self, urn: Any, sample_shape: Sequence[int] = ()) -> GumbelDraw:
-        """Draws with everything the chain made; `urn` is a distribution or its `TiltedUrn`."""
-        urn = getattr(urn, "tilted", urn)
-        shape = torch.Size(sample_shape) + urn.log_odds.shape[:-1]
-        number = torch.Size(sample_shape).numel()
-        rows = _rows(urn, number)
-        order = self._order(rows, one_for_all=True)
-        counts, steps = self._tilted_chain(_reordered(rows, order), number)
-        back = order[0].argsort().tolist()
-        one_hots = [self._one_hot(step) for step in steps] + [torch.ones_like(counts[:, :1])]
-        laws = [step.law.log_weights for step in steps] + [torch.zeros_like(counts[:, :1])]
-        scores = [step.perturbed for step in steps] + [torch.zeros_like(counts[:, :1])]
+        """Draws of a `FisherHypergeometric` with all intermediate results of the chain."""
+        num_samples = torch.Size(sample_shape).numel()
+        law = urn._law_for_chains(num_samples)
+        if isinstance(self.order, str):  # one random order for all draws
+            order = torch.randperm(law.groups).tolist()
+        else:
+            order = self._permutation(law.groups)
+        chain = self._chain(law, num_samples, order)
+        counts, steps = self._drawn(chain)
+        shape = torch.Size(sample_shape) + urn.batch_shape
+        last = counts[:, -1:]
+        one_hots = [self._one_hot(step) for step in steps] + [torch.ones_like(last)]
+        laws = [step.law.log_weights for step in steps] + [torch.zeros_like(last)]
+        scores = [step.perturbed for step in steps] + [torch.zeros_like(last)]
         starts = [step.law.lowest for step in steps] + [counts[:, -1].detach()]
+        back = [order.index(j) for j in range(law.groups)]
         in_order = (
             tuple(values[i].reshape(shape + values[i].shape[1:]) for i in back)
             for values in (one_hots, laws, scores, starts)
         )
-        return GumbelDraw(counts.gather(-1, order.argsort(-1)).reshape(*shape, -1), *in_order)
+        return GumbelDraw(chain.in_order(counts).reshape(*shape, -1), *in_order)
 
     def log_density(self, draw: GumbelDraw) -> Tensor:
-        r"""The log-density of the relaxed one-hots of a draw at this temperature, shape
-        ``sample_shape + (...)``.
+        r"""The log-density of the relaxed one-hots of a draw, shape ``sample_shape + (...)``.
 
         Given the hard counts before it, which the earlier one-hots determine by their largest
         entries, every relaxed one-hot follows the Concrete law of its α (torch's
@@ -166,106 +165,38 @@ class GumbelSoftmax:
             number = possible.sum(-1)
             log_y = torch.log_softmax(perturbed / self.temperature, -1)
             scores = torch.where(possible, log_weights - self.temperature * log_y, -torch.inf)
-            terms = torch.where(possible, scores - log_y, 0.0).sum(-1) - number * torch.logsumexp(
-                scores, -1
-            )
-            total = (
-                total
-                + torch.lgamma(number)
-                + (number - 1) * math.log(float(self.temperature))
-                + terms
-            )
+            terms = torch.where(possible, scores - log_y, 0.0).sum(-1)
+            terms = terms - number * torch.logsumexp(scores, -1)
+            constant = torch.lgamma(number) + (number - 1) * math.log(float(self.temperature))
+            total = total + constant + terms
         return total
 
-    def rank_indicators(self, urn: AnyUrn, number: int, group: int) -> tuple[Tensor, Tensor]:
+    def rank_indicators(self, law: Law, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
         """Counts and b_i = Σ_{k ≥ i} y_k, i = 1, …, m, of one group, which is drawn first."""
-        if isinstance(urn, SmallUrn):
-            shape, largest = urn.log_weights.shape, urn.composition.largest(group)
-            permutation = with_first(group, shape[-1])
-            counts, steps = self._small_chain(urn.reordered(permutation), number)
-            counts = reordered(counts, inverse(permutation))
-        else:
-            tilted = urn.as_tilted()
-            shape, largest = tilted.log_odds.shape, tilted.largest(group)
-            rows = _rows(tilted, number)
-            order = torch.tensor(with_first(group, shape[-1]), device=rows.draws.device).expand(
-                len(rows.draws), -1
-            )
-            counts, steps = self._tilted_chain(_reordered(rows, order), number)
-            counts = counts.gather(-1, order.argsort(-1))
+        order = [group, *(j for j in range(law.groups) if j != group)]
+        chain = self._chain(law, num_samples, order)
+        drawn, steps = self._drawn(chain)
+        counts, largest = chain.in_order(drawn), law.largest(group)
         if steps:
             indicators = _at_least(self._one_hot(steps[0]), steps[0].law.lowest, largest)
-        else:
-            indicators = (torch.arange(1, largest + 1, device=counts.device) <= counts).to(
-                counts.dtype
-            )
-        return counts.reshape(number, *shape), indicators.reshape(number, *shape[:-1], largest)
-
-    def _order(self, rows: TiltedUrn, one_for_all: bool = False) -> Tensor:
-        """The groups of every row in the order in which they are drawn."""
-        number, groups = rows.log_odds.shape
-        device = rows.log_odds.device
-        if isinstance(self.order, str):
-            return (
-                torch.rand(1 if one_for_all else number, groups, device=device)
-                .argsort(-1)
-                .expand(number, -1)
-            )
-        return torch.tensor(self._permutation(groups), device=device).expand(number, -1)
+        else:  # a lone group
+            ranks = torch.arange(1, largest + 1, device=drawn.device)
+            indicators = (ranks <= drawn).to(drawn.dtype)
+        return counts, indicators.reshape(*counts.shape[:-1], largest)
 
     def _permutation(self, groups: int) -> list[int]:
-        order = list(range(groups)) if self.order is None else [int(j) for j in self.order]
-        if sorted(order) != list(range(groups)):
-            raise ValueError(
-                f"order is {order}, but must be a permutation of the {groups} groups 0 to "
-                f"{groups - 1}"
-            )
-        return order
+        return list(range(groups)) if self.order is None else [int(j) for j in self.order]
 
-    def _tilted_chain(self, rows: TiltedUrn, copies: int) -> tuple[Tensor, list[_Step]]:
-        """The rows are a number of copies of the same urns, whose first groups have one law."""
+    def _chain(self, law: Law, num_samples: int, order: list[int] | None) -> Chain:
+        return law.chain(num_samples, order, self.conditionals == "merged", self.temperature)
 
-        def law_of(i: int, draws_left: Tensor) -> Conditional:
-            distinct = len(draws_left) // max(1, copies) if i == 0 else len(draws_left)
-            law = self._law_of_group(
-                rows.log_odds[:distinct], rows.group_sizes[:distinct], draws_left[:distinct], i
-            )
-            return (
-                Conditional(law.lowest.repeat(copies), law.log_weights.repeat(copies, 1))
-                if i == 0
-                else law
-            )
-
-        counts, steps = reading_numbers(self._chain, law_of, rows.draws, rows.log_odds.shape[-1])
-        return counts + 0 * rows.log_odds.sum(
-            -1, keepdim=True
-        ), steps  # a lone group has a gradient as well: zero
-
-    def _small_chain(self, urn: SmallUrn, number: int) -> tuple[Tensor, list[_Step]]:
-        chain = Chain.build(urn, merged=self.conditionals == "merged")
-        batch = (number, *urn.log_weights.shape[:-1])
-
-        def law_of(i: int, draws_left: Tensor) -> Conditional:
-            law = chain.conditional(i, draws_left.reshape(batch))
-            return Conditional(
-                law.lowest.reshape(-1), law.log_weights.reshape(-1, law.log_weights.shape[-1])
-            )
-
-        return self._chain(
-            law_of, urn.constant("number").expand(batch).reshape(-1), urn.composition.groups
-        )
-
-    def _chain(
-        self, law_of: Callable[[int, Tensor], Conditional], draws: Tensor, groups: int
-    ) -> tuple[Tensor, list[_Step]]:
-        """Algorithm 1: every group but the last from its conditional law given the draws left, the
-        last from what is left.
-        """
+    def _drawn(self, chain: Chain) -> tuple[Tensor, list[_Step]]:
+        """Algorithm 1: each group but the last by its conditional law; the last gets the rest."""
         counts, steps = [], []
-        left = draws
-        seen = draws  # the hard draws left, with the gradient that later groups may see
-        for i in range(groups - 1):
-            step = self._draw_group(law_of(i, seen))
+        left = chain.draws
+        seen = left  # the hard draws left, with the gradient that later groups may see
+        for place in range(chain.groups - 1):
+            step = self._draw_group(chain.conditional(place, seen))
             count = step.law.lowest + self._one_hot_mean(step)
             hard = step.law.lowest + step.chosen
             left = left - count
@@ -279,30 +210,16 @@ class GumbelSoftmax:
         perturbed = law.log_weights + gumbel_noise(law.log_weights.shape, law.log_weights)
         chosen = perturbed.detach().argmax(-1)
         if self.rao_blackwell:
-            soft = torch.softmax(
-                self._noises_that_agree(law.log_weights, chosen) / self.temperature, -1
-            ).mean(0)
+            agreeing = self._noises_that_agree(law.log_weights, chosen)
+            soft = torch.softmax(agreeing / self.temperature, -1).mean(0)
         else:
             soft = torch.softmax(perturbed / self.temperature, -1)
         return _Step(law, perturbed, soft, chosen)
 
-    def _law_of_group(
-        self, log_odds: Tensor, group_sizes: Tensor, draws_left: Tensor, i: int
-    ) -> Conditional:
-        later = log_odds[:, i + 1 :], group_sizes[:, i + 1 :]
-        if self.conditionals == "merged":
-            later = merged(*later)
-        nats = _NATS * max(1.0, float(self.temperature))
-        return conditional(log_odds[:, i], group_sizes[:, i], *later, draws_left, nats)
-
     def _noises_that_agree(self, log_weights: Tensor, chosen: Tensor) -> Tensor:
-        """Perturbed scores given that the largest is the chosen one: shape (rao_blackwell, rows,
-        W).
-        """
+        """Perturbed scores given that the largest is the chosen one: (rao_blackwell, rows, W)."""
         alpha = log_weights.detach()
-        exponential = -gumbel_noise(
-            (self.rao_blackwell, *alpha.shape), alpha
-        )  # the log of exponential noise
+        exponential = -gumbel_noise((self.rao_blackwell, *alpha.shape), alpha)  # its logarithm
         column = chosen.expand(self.rao_blackwell, -1).unsqueeze(-1)
         winner = exponential.gather(-1, column) - torch.logsumexp(alpha, -1, keepdim=True)
         scores = -torch.logaddexp(exponential - alpha, winner).scatter(-1, column, winner)
@@ -313,27 +230,12 @@ class GumbelSoftmax:
         if not self.hard:
             return step.soft
         hard = torch.zeros_like(step.soft).scatter(-1, step.chosen.unsqueeze(-1), 1.0)
-        return hard + (step.soft - step.soft.detach())
+        return straight_through(hard, step.soft)
 
     def _one_hot_mean(self, step: _Step) -> Tensor:
         """Σ_k k y_k without making y."""
         soft = (step.soft * step.law.steps).sum(-1)
-        return step.chosen + (soft - soft.detach()) if self.hard else soft
-
-
-def _rows(urn: TiltedUrn, number: int) -> TiltedUrn:
-    """`number` copies of every urn as rows of a matrix."""
-    groups = urn.log_odds.shape[-1]
-    log_odds, group_sizes = (
-        values.expand(number, *values.shape).reshape(-1, groups) for values in urn[:2]
-    )
-    return TiltedUrn(log_odds, group_sizes, urn.draws.expand(number, *urn.draws.shape).reshape(-1))
-
-
-def _reordered(rows: TiltedUrn, order: Tensor) -> TiltedUrn:
-    return TiltedUrn(
-        rows.log_odds.gather(-1, order), rows.group_sizes.gather(-1, order), rows.draws
-    )
+        return straight_through(step.chosen.to(soft.dtype), soft) if self.hard else soft
 
 
 def _at_least(one_hot: Tensor, lowest: Tensor, largest: int) -> Tensor:

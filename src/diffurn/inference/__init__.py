@@ -1,16 +1,18 @@
-"""What do counts say about ω? Exact maximum likelihood with standard errors, intervals and tests.
+"""Weights ω from counts: exact maximum likelihood with standard errors, intervals and tests.
 
-Read `fit` for what it takes, `FitResult` for what it gives; `likelihood` for the sum behind it,
-`newton` for its maximum, `separation` for maxima at infinity. `exact_test` is Fisher's exact test
-of 2×2 tables.
+`fit` returns a `FitResult`; `interactions` makes covariates from features of rows; `exact_test` is
+Fisher's exact test of 2×2 tables.
+
+The arguments of `fit` become a `Sample` (in `reading`), its rows an `Objective` (in `likelihood`),
+whose maximum is a `Solution` (in `solution`; `separation` finds maxima at infinity). `estimates`
+and `profile` turn the solution into coefficients with intervals, which `result` and `report` show.
 """
 
-from diffurn.inference.contrasts import Contrasts
-from diffurn.inference.design import interactions
-from diffurn.inference.exact_test import ExactTest, exact_test
-from diffurn.inference.fit import fit
-from diffurn.inference.result import FitResult
-from diffurn.inference.tests_of_fit import GoodnessOfFit, LikelihoodRatio
+from diffurn.inference._exact_test import ExactTest, exact_test
+from diffurn.inference._fit import fit
+from diffurn.inference.estimates import Contrasts
+from diffurn.inference.reading import interactions
+from diffurn.inference.result import FitResult, GoodnessOfFit, LikelihoodRatio
 
 __all__ = [
     "Contrasts",

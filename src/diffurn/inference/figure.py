@@ -1,4 +1,4 @@
-"""The figure of a fit: every ω with its interval, and the counts it explains."""
+"""The figure of a fit: every ω with its interval, and observed and expected counts."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ if TYPE_CHECKING:
 
     from diffurn.inference.result import FitResult
 
-BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#6E6E6E"  # told apart by colour-blind readers too
+BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#6E6E6E"  # distinct for colour-blind readers
 PALE = "#EBEBEB"
 LONGEST_NAME = 34
-WIDEST_INTERVAL = math.log(1e4)  # an interval that goes farther from all estimates ends in an arrow
+# An interval that reaches farther from all estimates than this (in log ω) ends in an arrow.
+WIDEST_INTERVAL = math.log(1e4)
 LARGEST_LOG = 600.0  # within the range of float64
 LARGEST_RATIO = 30.0  # of counts on a linear axis
 
@@ -22,10 +23,10 @@ LARGEST_RATIO = 30.0  # of counts on a linear axis
 def forest_plot(result: FitResult) -> Figure:
     """A matplotlib `Figure` of one fitted data set.
 
-    First, each coefficient (ω of a group; with covariates, the factor on ω per unit) with its
-    interval on a logarithmic axis. An arrow says that an interval has no end there: the group was
-    never, or always, drawn in preference. Then, the balls drawn of each group, what the fit
-    expects, and what would be expected if all balls were alike.
+    The first panel shows each coefficient (ω of a group; with covariates, the factor on ω per unit)
+    with its interval on a logarithmic axis. An arrow marks an interval without an end on that side.
+    The second panel shows the balls drawn of each group, the counts expected by the fit, and the
+    counts expected if all balls were alike.
 
     Args:
         result: a `FitResult` of a single data set.
@@ -51,15 +52,14 @@ def forest_plot(result: FitResult) -> Figure:
     _draw_counts(counts, result)
     for axes, names in ((forest, result.names), (counts, result.groups)):
         axes.set_yticks(range(len(names)), [_shortened(name) for name in names], size=size)
-        axes.set_ylim(len(names) - 0.4, -0.6)  # the first on top
+        axes.set_ylim(len(names) - 0.4, -0.6)  # the first name on top
         axes.tick_params(axis="y", length=0)
         axes.tick_params(axis="x", labelsize=8, color=GREY)
         axes.spines[["left", "right", "top"]].set_visible(False)
         axes.spines["bottom"].set_color(GREY)
         lines = axes.get_yaxis_transform()
-        axes.hlines(
-            range(len(names)), 0, 1, colors=PALE, linewidths=0.8, transform=lines, zorder=0
-        )  # lead the eye from name to number
+        # Pale lines lead from each name to its number.
+        axes.hlines(range(len(names)), 0, 1, colors=PALE, linewidths=0.8, transform=lines, zorder=0)
     return figure
 
 
@@ -71,12 +71,8 @@ def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
     low, high = _limits(estimates, lower, upper)
     axes.axvline(1, color=GREY, linewidth=0.8, zorder=0.5)
     intervals: list[tuple[int, float, float]] = []
-    marks: dict[str, list[tuple[int, float]]] = {
-        "o": [],
-        "D": [],
-        "<": [],
-        ">": [],
-    }  # estimates, the reference, open ends
+    # markers of estimates, of the reference and of open ends
+    marks: dict[str, list[tuple[int, float]]] = {"o": [], "D": [], "<": [], ">": []}
     for row, (name, estimate, start, end) in enumerate(
         zip(result.names, estimates, lower, upper, strict=True)
     ):
@@ -116,13 +112,13 @@ def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
     room = 0.03 * (high - low)  # for the heads of arrows
     axes.set_xlim(math.exp(low - room), math.exp(high + room))
     _label_log_axis(axes, low, high)
-    what, scale = (
+    title, scale = (
         "Importance ω",
         f"relative to {_shortened(result.reference or 'the geometric mean')}",
     )
     if result.names != result.groups:
-        what, scale = "Factor on ω", "per unit of the covariate"
-    axes.set_title(f"{what}, with its {100 * result.level:g}% interval", loc="left", size=10)
+        title, scale = "Factor on ω", "per unit of the covariate"
+    axes.set_title(f"{title}, with its {100 * result.level:g}% interval", loc="left", size=10)
     axes.set_xlabel(scale, size=9)
 
 
@@ -147,15 +143,8 @@ def _draw_counts(axes: Axes, result: FitResult) -> None:
     if positive and max(positive) > LARGEST_RATIO * min(positive):
         axes.set_xscale("symlog", linthresh=1)
         axes.xaxis.set_major_formatter("{x:,.0f}")
-        axes.set_xticks(
-            [0]
-            + [
-                10**power
-                for power in range(
-                    0, math.ceil(math.log10(max(positive))) + 1, 1 + (max(positive) > 1e5)
-                )
-            ]
-        )
+        largest, stride = math.ceil(math.log10(max(positive))), 1 + (max(positive) > 1e5)
+        axes.set_xticks([0] + [10**power for power in range(0, largest + 1, stride)])
     axes.set_xlim(0, 1.05 * max([1.0, *positive]))
     axes.set_xlabel("balls", size=9)
     axes.legend(
@@ -171,7 +160,9 @@ def _draw_counts(axes: Axes, result: FitResult) -> None:
 
 
 def _limits(estimates: list[float], lower: list[float], upper: list[float]) -> tuple[float, float]:
-    """The ends of the logarithmic axis: all that is finite, within reason, and ω = 1."""
+    """The ends of the logarithmic axis. It shows ω = 1 and all finite values that are not too far
+    away.
+    """
     finite = [value for value in estimates if math.isfinite(value)] + [0.0]
     nearest, farthest = min(finite) - WIDEST_INTERVAL, max(finite) + WIDEST_INTERVAL
     ends = [min(max(value, nearest), farthest) for value in lower + upper if math.isfinite(value)]
@@ -181,8 +172,8 @@ def _limits(estimates: list[float], lower: list[float], upper: list[float]) -> t
 
 
 def _label_log_axis(axes: Axes, low: float, high: float) -> None:
-    """A handful of round numbers: powers of ten where there are several, else 1, 2, 5 times
-    those.
+    """Labels a few round numbers: powers of ten if there are several, else also 2 and 5 times
+    these.
     """
     decades = (high - low) / math.log(10)
     steps = (1, 2, 5) if decades <= 3 else (1,)
@@ -200,7 +191,7 @@ def _label_log_axis(axes: Axes, low: float, high: float) -> None:
 
 
 def _described(estimate: float, lower: float, upper: float) -> str:
-    """Such as 5.28 (4.21 to 6.63), or how far an infinite estimate is known."""
+    """Such as 5.28 (4.21 to 6.63), or the bound of an infinite estimate."""
     if math.isnan(estimate):
         return "not comparable"
     if estimate == -math.inf:
@@ -219,4 +210,4 @@ def _number(log_value: float) -> str:
 
 def _shortened(name: str) -> str:
     short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
-    return short.replace("$", r"\$")  # or matplotlib reads it as a formula
+    return short.replace("$", r"\$")  # matplotlib would read it as a formula

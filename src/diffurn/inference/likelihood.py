@@ -1,81 +1,66 @@
-"""The log-likelihood of a sample with its first two derivatives, for either urn law."""
+"""The (penalised) log-likelihood of a sample with its first two derivatives."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
-from diffurn import _fisher as exact
-from diffurn._fisher import score as fisher
-from diffurn._fisher.quadrature import NODES
-from diffurn._wallenius import integral as wallenius
-from diffurn._wallenius import moments as arrivals
+from diffurn._fisher.moments import covariance as fisher_covariance
+from diffurn._fisher.moments import log_prob_and_derivatives as fisher_derivatives
+from diffurn._wallenius.probabilities import log_prob_and_derivatives as wallenius_derivatives
+from diffurn.fisher import FisherHypergeometric
 from diffurn.inference.sample import Sample
+from diffurn.wallenius import WalleniusHypergeometric
 
 Progress = Callable[[int, int], object]
+AnyUrn = FisherHypergeometric | WalleniusHypergeometric
+
+
+def _scaled_wallenius_derivatives(
+    log_weights: Tensor, group_sizes: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """A common factor of the weights cancels; the integral is accurate if the largest is one."""
+    log_weights = log_weights - log_weights.amax(-1, keepdim=True)
+    return wallenius_derivatives(log_weights, group_sizes, counts)
 
 
 @dataclass(frozen=True)
-class Law:
-    """What a fit needs to know of an urn law.
+class Model:
+    """An urn model, as `fit` needs it.
 
     Attributes:
-        name: as the user writes it.
-        derivatives: log ω, m, x of rows ↦ log P(x), its gradient and minus its Hessian in log ω.
-        mean: log ω, m, n of rows ↦ E[X].
-        covariance: log ω, m, n of rows ↦ Cov[X].
-        averages: whether rows of equal m and n may be replaced by their average (in an exponential
-            family they may).
+        name: the user's name of the model.
+        urn: the distribution; it gives the moments.
+        derivatives: maps log ω, m, x of rows to log P(x), its gradient and minus its Hessian in
+            log ω.
+        averages: whether rows of equal m and n may be replaced by their average. They may in an
+            exponential family.
     """
 
     name: str
+    urn: type[FisherHypergeometric] | type[WalleniusHypergeometric]
     derivatives: Callable[[Tensor, Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
-    mean: Callable[[Tensor, Tensor, Tensor], Tensor]
-    covariance: Callable[[Tensor, Tensor, Tensor], Tensor]
     averages: bool
 
 
-def _fisher_mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    return exact.mean(
-        log_weights + exact.log_tilt(log_weights, group_sizes, draws).unsqueeze(-1),
-        group_sizes,
-        draws,
-    )
-
-
-def _wallenius_derivatives(
-    log_weights: Tensor, group_sizes: Tensor, counts: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    return wallenius.log_prob_and_derivatives(_scaled(log_weights), group_sizes, counts)
-
-
-def _wallenius_mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    return arrivals.mean(_scaled(log_weights), group_sizes, draws)
-
-
-def _wallenius_covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    return arrivals.covariance(_scaled(log_weights), group_sizes, draws)
-
-
-def _scaled(log_weights: Tensor) -> Tensor:
-    """A common factor changes nothing, but the integrals over time want the largest weight near
-    one.
-    """
-    return log_weights - log_weights.amax(-1, keepdim=True)
-
-
-LAWS = {
-    "fisher": Law(
-        "fisher", fisher.log_prob_and_derivatives, _fisher_mean, exact.covariance, averages=True
-    ),
-    "wallenius": Law(
-        "wallenius", _wallenius_derivatives, _wallenius_mean, _wallenius_covariance, averages=False
+MODELS = {
+    "fisher": Model("fisher", FisherHypergeometric, fisher_derivatives, averages=True),
+    "wallenius": Model(
+        "wallenius", WalleniusHypergeometric, _scaled_wallenius_derivatives, averages=False
     ),
 }
+
+
+def log_weights_of(sample: Sample, coefficients: Tensor) -> Tensor:
+    """log ω of every row, ``(D, R, c)``, at β ``(D, p)``."""
+    if sample.design is None:
+        return coefficients.unsqueeze(-2).expand(sample.counts.shape)
+    return (sample.design @ coefficients[:, None, :, None]).squeeze(-1)
 
 
 class Evaluation(NamedTuple):
@@ -90,48 +75,193 @@ class Evaluation(NamedTuple):
     def pick(self, data_sets: Tensor) -> Evaluation:
         return Evaluation(*(x[data_sets] for x in self))
 
+    def newton_step(self, gauge: Tensor) -> Tensor:
+        return solve(self.information, self.score.unsqueeze(-1), gauge).squeeze(-1)
+
     def replaced(self, where: Tensor, by: Evaluation) -> Evaluation:
-        """A copy with other numbers for some data sets."""
+        """A copy with new numbers for some data sets."""
         return Evaluation(
             *(old.index_copy(0, where, new) for old, new in zip(self, by, strict=True))
         )
 
 
-def evaluate(
-    law: Law, sample: Sample, coefficients: Tensor, progress: Progress | None = None
-) -> Evaluation:
-    """The log-likelihood at β ``(D, p)``, worked off in tiles of data sets × rows, of which only
-    the sums are kept.
+@dataclass(frozen=True, eq=False)
+class Objective:
+    """The (penalised) log-likelihood of D data sets.
+
+    Attributes:
+        model: the urn model.
+        sample: the rows.
+        gauge: projection onto the directions in which coefficients do not move, ``(D, p, p)``: the
+            likelihood is constant along them.
+        penalty: None for plain maximum likelihood.
+        progress: called with the rows done and the number of all rows, in every pass over them.
+        many_rows: with as many rows, Newton's method starts from the fit of a random subsample.
+        subsample: the number of rows in that subsample.
     """
-    sets, rows, groups = sample.counts.shape
-    p, done = coefficients.shape[-1], 0
-    value, score = sample.constant.clone(), torch.zeros_like(coefficients)
-    information = coefficients.new_zeros(sets, p, p)
-    for some, part in sample.tiles(groups * NODES[1]):
-        log_prob, slope, curvature = law.derivatives(
-            part.log_weights(coefficients[some]), part.group_sizes, part.counts
+
+    model: Model
+    sample: Sample
+    gauge: Tensor
+    penalty: Penalty | None = None
+    progress: Progress | None = None
+    many_rows: int = 100_000
+    subsample: int = 20_000
+
+    @classmethod
+    def of(
+        cls,
+        model: str,
+        sample: Sample,
+        penalty: str | None = None,
+        ridge: float = 1.0,
+        progress: Progress | None = None,
+    ) -> Objective:
+        """The objective of a sample, with equal rows merged where the model allows it."""
+        chosen = MODELS[model]
+        p = sample.parameters
+        return cls(
+            chosen,
+            sample.merged(chosen.averages),
+            sample.counts.new_zeros(len(sample.counts), p, p),
+            None if penalty is None else Ridge(ridge) if penalty == "ridge" else Firth(),
+            progress,
         )
-        if part.features is not None:
-            slope = (slope.unsqueeze(-2) @ part.features).squeeze(-2)
-            curvature = part.features.mT @ curvature @ part.features
-        frequencies = part.frequencies.unsqueeze(-2)
-        value[some] += (frequencies @ log_prob.unsqueeze(-1)).flatten()
-        score[some] += (frequencies @ slope).squeeze(-2)
-        information[some] += (frequencies @ curvature.flatten(-2)).reshape(-1, p, p)
-        done += part.frequencies.numel()
-        if progress is not None:
-            progress(done, sets * rows)
-    return Evaluation(*sample.summed(value, score, information))
+
+    def pick(self, data_sets: Tensor) -> Objective:
+        return replace(self, sample=self.sample.pick(data_sets), gauge=self.gauge[data_sets])
+
+    @cached_property
+    def _tiles(self) -> list[tuple[slice, Sample]]:
+        return self.sample.tiles()
+
+    def at(self, coefficients: Tensor) -> Evaluation:
+        """The penalised log-likelihood at β ``(D, p)``."""
+        likelihood = self.likelihood(coefficients)
+        return likelihood if self.penalty is None else self.penalty(self, coefficients, likelihood)
+
+    def likelihood(self, coefficients: Tensor) -> Evaluation:
+        """The log-likelihood at β ``(D, p)``, without the penalty; summed tile by tile."""
+        sets, rows, _ = self.sample.counts.shape
+        p, done = coefficients.shape[-1], 0
+        value, score = self.sample.constant.clone(), torch.zeros_like(coefficients)
+        information = coefficients.new_zeros(sets, p, p)
+        for some, part in self._tiles:
+            log_weights = log_weights_of(part, coefficients[some])
+            log_prob, slope, curvature = self.model.derivatives(
+                log_weights, part.group_sizes, part.counts
+            )
+            if part.design is not None:
+                slope = (slope.unsqueeze(-2) @ part.design).squeeze(-2)
+                curvature = part.design.mT @ curvature @ part.design
+            frequencies = part.frequencies.unsqueeze(-2)
+            value[some] += (frequencies @ log_prob.unsqueeze(-1)).flatten()
+            score[some] += (frequencies @ slope).squeeze(-2)
+            information[some] += (frequencies @ curvature.flatten(-2)).reshape(-1, p, p)
+            done += part.frequencies.numel()
+            if self.progress is not None:
+                self.progress(done, sets * rows)
+        return Evaluation(*self.sample.summed(value, score, information))
 
 
-def central_log_likelihood(sample: Sample) -> Tensor:
-    """Of the urn in which all balls are alike, ``(D,)``: Π C(m_j, x_j) / C(N, n), whichever the
-    law.
+# --- linear algebra within the directions that coefficients move in
+
+
+def orthogonal_to(gauge: Tensor) -> Tensor:
+    """Projection onto the directions in which coefficients move, ``(D, p, p)``."""
+    return torch.eye(gauge.shape[-1], dtype=gauge.dtype, device=gauge.device) - gauge
+
+
+def solve(information: Tensor, right: Tensor, gauge: Tensor) -> Tensor:
+    """The solution y of information @ y = right ``(D, p, k)`` that is orthogonal to the gauge.
+
+    Where the information is not positive definite, its eigenvalues are replaced by their absolute
+    values, and those near zero by a small positive number.
     """
-    draws, total = sample.draws, sample.group_sizes.sum(-1)
-    log_odds = exact.typical_log_odds(draws, total)
-    per_row = exact.binomial_log_pmf(sample.counts, sample.group_sizes, log_odds.unsqueeze(-1)).sum(
-        -1
-    )
-    per_row = per_row - exact.binomial_log_pmf(draws, total, log_odds)
-    return sample.summed(sample.constant + (sample.frequencies * per_row).sum(-1))[0]
+    free = orthogonal_to(gauge)
+    scale = information.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-30)[:, None, None]
+    metric, right = free @ information @ free + scale * gauge, free @ right
+    factor, failed = torch.linalg.cholesky_ex(metric)
+    solution = torch.cholesky_solve(right, factor)
+    odd = torch.nonzero((failed > 0) | ~solution.isfinite().all(-1).all(-1)).flatten()
+    if len(odd):
+        values, vectors = torch.linalg.eigh(torch.nan_to_num(metric[odd]))
+        size = values.abs()
+        size = torch.maximum(size, 1e-14 * size.amax(-1, keepdim=True)).clamp(min=1e-300)
+        other = vectors @ (vectors.mT @ right[odd] / size.unsqueeze(-1))
+        solution = solution.index_copy(0, odd, other)
+    return free @ solution
+
+
+# --- penalties
+
+
+class Penalty(Protocol):
+    """A term added to the log-likelihood."""
+
+    @property
+    def name(self) -> str:
+        """The user's name of the penalty."""
+
+    def __call__(
+        self, objective: Objective, coefficients: Tensor, likelihood: Evaluation
+    ) -> Evaluation:
+        """The penalised evaluation, from that of the likelihood."""
+
+
+@dataclass(frozen=True)
+class Ridge:
+    """-½ λ ‖β‖² of the coefficients orthogonal to the gauge: of the centred log ω, or of β."""
+
+    strength: float
+    name: str = "ridge"
+
+    def __call__(
+        self, objective: Objective, coefficients: Tensor, likelihood: Evaluation
+    ) -> Evaluation:
+        free = orthogonal_to(objective.gauge)
+        shrunk = (free @ coefficients.unsqueeze(-1)).squeeze(-1)
+        return Evaluation(
+            likelihood.value - 0.5 * self.strength * shrunk.square().sum(-1),
+            likelihood.score - self.strength * shrunk,
+            likelihood.information + self.strength * free,
+        )
+
+
+@dataclass(frozen=True)
+class Firth:
+    """½ log det of the information (Jeffreys' prior). It removes the leading term of the bias and
+    keeps every estimate finite. Only for Fisher's model, whose information is Cov[X].
+
+    The information of the likelihood stays the metric of Newton's method.
+    """
+
+    name: str = "firth"
+
+    def __call__(
+        self, objective: Objective, coefficients: Tensor, likelihood: Evaluation
+    ) -> Evaluation:
+        inverse = solve(likelihood.information, orthogonal_to(objective.gauge), objective.gauge)
+        log_det = torch.linalg.slogdet(likelihood.information + objective.gauge).logabsdet
+        slope = 0.5 * _slope_of_trace(objective, coefficients, inverse)
+        return Evaluation(
+            likelihood.value + 0.5 * log_det, likelihood.score + slope, likelihood.information
+        )
+
+
+def _slope_of_trace(objective: Objective, coefficients: Tensor, fixed: Tensor) -> Tensor:
+    """∂/∂β Σ f tr(fixed · zᵀ Cov z), ``(D, p)``: third cumulants, by autograd through the exact
+    covariance.
+    """
+    sample, slope = objective.sample, torch.zeros_like(coefficients)
+    for some, part in sample.tiles(factor=sample.counts.shape[-1]):
+        weights = fixed[some].unsqueeze(1)
+        if part.design is not None:
+            weights = part.design @ weights @ part.design.mT
+        with torch.enable_grad():
+            beta = coefficients[some].detach().requires_grad_()
+            log_weights = log_weights_of(part, beta)
+            covariance = fisher_covariance(log_weights, part.group_sizes, part.draws)
+            trace = (part.frequencies * (weights * covariance).sum((-1, -2))).sum()
+            slope[some] += torch.autograd.grad(trace, beta)[0]
+    return sample.summed(slope)[0]

@@ -1,8 +1,9 @@
-"""Profile likelihood: the largest likelihood that is left when one coefficient is held fixed.
+"""Profile likelihood: the largest likelihood with one combination of coefficients held fixed.
 
-The end of an interval is where the profile has fallen by half a χ² quantile. Venzon and Moolgavkar
-(1988) move the coefficient and all others at once, by one quadratic model of the likelihood per
-step; every end of every coefficient of every data set is one problem of a batch.
+An interval ends where the profile has fallen by half a χ² quantile. The method of Venzon and
+Moolgavkar (1988) moves the combination and all other coefficients at once, by one quadratic model
+of the likelihood per step. Every end of every coefficient of every data set is one problem of a
+batch.
 """
 
 from __future__ import annotations
@@ -12,28 +13,26 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from diffurn.inference.likelihood import Evaluation
-from diffurn.inference.newton import Objective, maximise, solve
-from diffurn.inference.solution import Solution, held
+from diffurn.inference.likelihood import Evaluation, Objective, solve
+from diffurn.inference.solution import Solution, hold, maximise
 
 _ITERATIONS = 100
-# Off the ridge of the profile by more than this (in nats), first climb it.
+# If the profile is more than this (in nats) above the current point, climb to it first.
 _ON_RIDGE = 0.1
-# What the last step, which is not checked any more, may correct: its own error is of the order of
+# The last step is not checked; it may correct at most this much. Its own error is of the order of
 # the square.
 _CLOSE = 1e-5
 _CLOSE_TO_RIDGE = 1e-9
 
 
-@dataclass(frozen=True)
-class Questions:
-    """Linear combinations of the coefficients to be held fixed, each with the objective that it
-    leaves.
+@dataclass(frozen=True, eq=False)
+class Problems:
+    """Linear combinations of coefficients to hold fixed, each with its objective.
 
     Attributes:
-        objective: one data set for each question, split and with the gauge of the limit law that
-            holds while the combination is finite.
-        contrast: ``(Q, p)``.
+        objective: one data set per problem, split and with the gauge of the limit distribution that
+            applies while the combination is finite.
+        contrast: the combinations, ``(Q, p)``.
         start: coefficients to start from, ``(Q, p)``.
     """
 
@@ -41,15 +40,18 @@ class Questions:
     contrast: Tensor
     start: Tensor
 
+    def pick(self, chosen: Tensor) -> Problems:
+        return Problems(self.objective.pick(chosen), self.contrast[chosen], self.start[chosen])
 
-def ask(
+
+def problems(
     solution: Solution, data_sets: Tensor, contrast: Tensor, finite: Tensor
-) -> list[tuple[Tensor, Questions]]:
-    """Questions about combinations ``(Q, p)`` in given data sets ``(Q,)``, in batches of one kind,
-    each with its positions among all.
+) -> list[tuple[Tensor, Problems]]:
+    """Combinations ``(Q, p)`` of data sets ``(Q,)`` as batches of one kind, each with its positions
+    among all. `finite` says whose estimates are finite.
     """
     split = solution.split[data_sets]
-    kinds = [(~split, _as_it_is)]
+    kinds = [(~split, _unsplit)]
     if solution.blocks is not None:
         kinds += [(split, _with_blocks)]
     else:
@@ -58,144 +60,174 @@ def ask(
             (split & ~finite & (contrast[:, k] != 0), _with_a_coefficient_held)
             for k in range(contrast.shape[-1])
         ]
-    chosen = [(torch.nonzero(kind).flatten(), questions) for kind, questions in kinds]
+    chosen = [(torch.nonzero(kind).flatten(), make) for kind, make in kinds]
     return [
-        (where, questions(solution, data_sets[where], contrast[where]))
-        for where, questions in chosen
+        (where, make(solution, data_sets[where], contrast[where]))
+        for where, make in chosen
         if len(where)
     ]
 
 
-def _as_it_is(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Questions:
-    return Questions(
-        solution.objective.pick(data_sets), contrast, solution.optimum.coefficients[data_sets]
-    )
+def _unsplit(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Problems:
+    start = solution.optimum.coefficients[data_sets]
+    return Problems(solution.objective.pick(data_sets), contrast, start)
 
 
-def _with_blocks(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Questions:
-    """Holding a combination at a finite value ties its groups together: larger blocks may
-    result.
+def _with_blocks(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Problems:
+    """A combination held at a finite value makes the ratios of its groups finite, so blocks may
+    grow.
     """
     assert solution.blocks is not None
-    blocks, objective = (
-        solution.blocks.pick(data_sets).contracted(contrast != 0),
-        solution.objective.pick(data_sets),
-    )
-    objective = replace(
-        objective, sample=objective.sample.split(blocks.labels.unsqueeze(1)), gauge=blocks.gauge
-    )
-    return Questions(objective, contrast, solution.optimum.coefficients[data_sets])
+    blocks = solution.blocks.pick(data_sets).contracted(contrast != 0)
+    problem = _unsplit(solution, data_sets, contrast)
+    return _split(problem, blocks.labels.unsqueeze(1), blocks.gauge)
 
 
-def _in_the_limit(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Questions:
-    """What is finite in the limit law is asked of the limit law."""
-    objective = solution.objective.pick(data_sets)
-    objective = replace(
-        objective,
-        sample=objective.sample.split(solution.labels[data_sets]),
-        gauge=solution.gauge[data_sets],
-    )
-    return Questions(objective, contrast, solution.optimum.coefficients[data_sets])
+def _in_the_limit(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Problems:
+    """A combination that is finite in the limit distribution is profiled there."""
+    problem = _unsplit(solution, data_sets, contrast)
+    return _split(problem, solution.labels[data_sets], solution.gauge[data_sets])
 
 
-def _with_a_coefficient_held(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Questions:
-    """The same one of all; what the others do at infinity while it is finite is a limit law of its
-    own.
+def _with_a_coefficient_held(solution: Solution, data_sets: Tensor, contrast: Tensor) -> Problems:
+    """The same coefficient in all problems. While it is finite, the others have a limit
+    distribution of their own.
     """
-    objective = solution.objective.pick(data_sets)
-    limit = held(objective, int(contrast[0].abs().argmax()))
-    objective = replace(objective, sample=objective.sample.split(limit.labels), gauge=limit.gauge)
-    return Questions(objective, contrast, limit.optimum.coefficients)
+    problem = _unsplit(solution, data_sets, contrast)
+    limit = hold(problem.objective, int(contrast[0].abs().argmax()))
+    return replace(_split(problem, limit.labels, limit.gauge), start=limit.optimum.coefficients)
 
 
-def profile_maximum(questions: Questions, value: float) -> Tensor:
+def _split(problem: Problems, labels: Tensor, gauge: Tensor) -> Problems:
+    sample = problem.objective.sample.split(labels)
+    return replace(problem, objective=replace(problem.objective, sample=sample, gauge=gauge))
+
+
+def profile_maximum(problem: Problems, value: float) -> Tensor:
     """The largest objective ``(Q,)`` with the combination held at a value."""
-    contrast = questions.contrast
+    contrast = problem.contrast
     length = contrast.square().sum(-1, keepdim=True)
-    missing = value - (contrast * questions.start).sum(-1, keepdim=True)
-    constrained = replace(
-        questions.objective,
-        gauge=questions.objective.gauge
-        + contrast.unsqueeze(-1) * (contrast / length).unsqueeze(-2),
-    )
-    return maximise(constrained, questions.start + missing * contrast / length).evaluation.value
+    missing = value - (contrast * problem.start).sum(-1, keepdim=True)
+    along = contrast.unsqueeze(-1) * (contrast / length).unsqueeze(-2)
+    constrained = replace(problem.objective, gauge=problem.objective.gauge + along)
+    start = problem.start + missing * contrast / length
+    return maximise(constrained, start).evaluation.value
+
+
+@dataclass(frozen=True, eq=False)
+class _Search:
+    """The problems whose ends are still searched for; all tensors begin with their number.
+
+    Attributes:
+        problem: the problems, each at its current point `start`.
+        evaluation: the objective there.
+        target: the value at which the interval ends.
+        side: -1 for the lower end, +1 for the upper end.
+        longest: the longest step of the combination.
+        length: the part of the next step that is taken, halved after every failure.
+        number: the position of each problem among all.
+    """
+
+    problem: Problems
+    evaluation: Evaluation
+    target: Tensor
+    side: Tensor
+    longest: Tensor
+    length: Tensor
+    number: Tensor
+
+    def pick(self, chosen: Tensor) -> _Search:
+        rest = (self.target, self.side, self.longest, self.length, self.number)
+        return _Search(
+            self.problem.pick(chosen),
+            self.evaluation.pick(chosen),
+            *(tensor[chosen] for tensor in rest),
+        )
 
 
 class _Step:
-    """One step of Venzon and Moolgavkar from β towards the end on a given side.
+    """One step of Venzon and Moolgavkar towards the end of the interval.
 
-    On the slice where the combination keeps its value the quadratic model has its maximum `climb`
-    nats higher; from there the profile is modelled as height + slope·t - ½ t² / width, and t is
-    where it meets the target.
+    On the slice where the combination keeps its value, the quadratic model has its maximum `climb`
+    nats above the current point. From there the profile is modelled as height + slope·t -
+    ½ t² / width, and t is where it meets the target.
     """
 
-    def __init__(
-        self,
-        questions: Questions,
-        evaluation: Evaluation,
-        target: Tensor,
-        side: Tensor,
-        longest: Tensor,
-    ) -> None:
-        right = torch.stack([evaluation.score, questions.contrast], -1)
-        newton, response = solve(evaluation.information, right, questions.objective.gauge).unbind(
-            -1
-        )
-        self.width = (questions.contrast * response).sum(-1).clamp(min=1e-300)
-        slope = (questions.contrast * newton).sum(-1) / self.width
+    def __init__(self, search: _Search) -> None:
+        evaluation, contrast = search.evaluation, search.problem.contrast
+        right = torch.stack([evaluation.score, contrast], -1)
+        gauge = search.problem.objective.gauge
+        newton, response = solve(evaluation.information, right, gauge).unbind(-1)
+        self.width = (contrast * response).sum(-1).clamp(min=1e-300)
+        slope = (contrast * newton).sum(-1) / self.width
         along = response / self.width.unsqueeze(-1)
         across = newton - (slope * self.width).unsqueeze(-1) * along
         self.climb = 0.5 * (evaluation.score * across).sum(-1)
-        self.excess = evaluation.value + self.climb - target
+        self.excess = evaluation.value + self.climb - search.target
         discriminant = slope.square() + 2 * self.excess / self.width
-        meets = self.width * (slope + side * discriminant.clamp(min=0).sqrt())
-        # Where the model stays below the target its tangent still leads back: the profile is
+        meets = self.width * (slope + search.side * discriminant.clamp(min=0).sqrt())
+        # Where the model stays below the target, its tangent leads back, since the profile is
         # concave.
         t = torch.where(discriminant >= 0, meets, -self.excess / slope)
-        self.t = torch.where(
-            self.climb > _ON_RIDGE, 0.0, torch.nan_to_num(t).clamp(-longest, longest)
-        )
+        t = torch.nan_to_num(t).clamp(-search.longest, search.longest)
+        self.t = torch.where(self.climb > _ON_RIDGE, 0.0, t)
         self.step = across + self.t.unsqueeze(-1) * along
-        self.expected = target + self.excess + self.t * slope - 0.5 * self.t.square() / self.width
+        gain = self.t * slope - 0.5 * self.t.square() / self.width
+        expected = search.target + self.excess + gain
+        # A climb must not descend. A move along the profile must not fall far below the values that
+        # the model and the target expect.
+        before = evaluation.value
+        lowest = torch.minimum(torch.minimum(before, expected), search.target) - 2.0
+        floor = torch.where(self.t == 0, before, lowest)
+        self.floor = floor - 1e-9 * (1 + before.abs())
 
     @property
     def final(self) -> Tensor:
         return (self.excess.abs() <= _CLOSE) & (self.climb <= _CLOSE_TO_RIDGE)
 
 
-def profile_ends(questions: Questions, target: Tensor, side: Tensor) -> Tensor:
-    """Where the profile of each combination meets the target on one side (±1), all shapes ``(Q,)``;
-    nan if it was not found.
+def profile_ends(problem: Problems, target: Tensor, side: Tensor) -> Tensor:
+    """Where the profile of each combination meets the target on one side (±1), all of shape
+    ``(Q,)``; nan if the search failed.
     """
-    beta, evaluation = questions.start.clone(), questions.objective.at(questions.start)
-    unit = _Step(questions, evaluation, target, side, torch.full_like(target, torch.inf))
+    ends = torch.full_like(target, torch.nan)
+    unlimited, number = torch.full_like(target, torch.inf), torch.arange(len(target))
+    search = _Search(
+        problem,
+        problem.objective.at(problem.start),
+        target,
+        side,
+        unlimited,
+        torch.ones_like(target),
+        number.to(target.device),
+    )
+    unit = _Step(search)
     longest = 2 * (unit.width * (2 * unit.excess.abs() + 1)).sqrt()
-    ends, length = torch.full_like(target, torch.nan), torch.ones_like(target)
-    active = torch.arange(len(target), device=target.device)
+    search = replace(search, longest=longest)
     for _ in range(_ITERATIONS):
-        now = evaluation.pick(active)
-        here = Questions(questions.objective.pick(active), questions.contrast[active], beta[active])
-        step = _Step(here, now, target[active], side[active], longest[active])
-        ends[active] = torch.where(
-            step.final, (here.contrast * here.start).sum(-1) + step.t, ends[active]
-        )
-        going = ~step.final
-        active = active[going]
-        if not len(active):
+        step = _Step(search)
+        here = search.problem
+        reached = (here.contrast * here.start).sum(-1) + step.t
+        ends[search.number] = torch.where(step.final, reached, torch.nan)
+        going = torch.nonzero(~step.final).flatten()
+        if not len(going):
             break
-        trial = beta[active] + length[active, None] * step.step[going]
-        result = questions.objective.pick(active).at(trial)
-        # Climbing must not descend; moving along must not fall far below what both the model and
-        # the target expect.
-        before = now.value[going]
-        floor = torch.where(
-            step.t[going] == 0,
-            before,
-            torch.minimum(torch.minimum(before, step.expected[going]), target[active]) - 2.0,
-        )
-        better = result.value >= floor - 1e-9 * (1 + before.abs())
-        length[active] = torch.where(better, 1.0, 0.5 * length[active])
-        moved, kept = active[better], torch.nonzero(better).flatten()
-        beta[moved] = trial[kept]
-        evaluation = evaluation.replaced(moved, result.pick(kept))
+        if len(going) < len(step.t):  # otherwise nothing is copied
+            search = search.pick(going)
+        search = _advanced(search, step.step[going], step.floor[going])
     return ends
+
+
+def _advanced(search: _Search, step: Tensor, floor: Tensor) -> _Search:
+    """The search after a step, or with half its length where the objective falls below a floor."""
+    here = search.problem
+    trial = here.start + search.length.unsqueeze(-1) * step
+    result = here.objective.at(trial)
+    better = result.value >= floor
+    moved = torch.nonzero(better).flatten()
+    return replace(
+        search,
+        problem=replace(here, start=torch.where(better.unsqueeze(-1), trial, here.start)),
+        evaluation=search.evaluation.replaced(moved, result.pick(moved)),
+        length=torch.where(better, 1.0, 0.5 * search.length),
+    )

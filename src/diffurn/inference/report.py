@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from torch import Tensor
@@ -12,20 +13,45 @@ if TYPE_CHECKING:
     from diffurn.inference.result import FitResult
 
 _WIDTH = 100
+_NAMES_IN_A_LINE = 6
 _TITLES = {
     "fisher": "Fisher's urn (balls taken at once)",
     "wallenius": "Wallenius' urn (balls taken one after another)",
 }
 
 
+# --- one line
+
+
+def line_of(result: FitResult) -> str:
+    """The text of ``repr(result)``."""
+    shown = f"model={result.model!r}"
+    if result.batch_shape:
+        first = ", ".join("0" for _ in result.batch_shape)
+        return (
+            f"FitResult({shown}, batch_shape={tuple(result.batch_shape)}, "
+            f"{len(result.names)} coefficients each; result[{first}] is the first data set)"
+        )
+    kind, values = "weights", result.weights
+    if values is None:
+        kind, values = "coefficients", result.coefficients
+    pairs = zip(result.names[:_NAMES_IN_A_LINE], values.tolist(), strict=False)
+    listed = ", ".join(f"{name}: {value:.4g}" for name, value in pairs)
+    more = ", …" if len(result.names) > _NAMES_IN_A_LINE else ""
+    return f"FitResult({shown}, rows={int(result.rows)}, {kind}={{{listed}{more}}})"
+
+
+# --- the summary
+
+
 def summary_of(result: FitResult) -> str:
-    """The text of `FitResult.summary`."""
+    """The text of ``print(result)``."""
     title = f"{_TITLES[result.model]}, {_scale(result)}{_penalty(result)}"
     lines = [*textwrap.wrap(title, _WIDTH), _size(result), "", *_table(result), "", *_tests(result)]
     notes = [
-        wrapped
+        line
         for note in result.notes
-        for wrapped in textwrap.wrap("Note: " + note, _WIDTH, subsequent_indent="      ")
+        for line in textwrap.wrap("Note: " + note, _WIDTH, subsequent_indent="      ")
     ]
     return "\n".join(lines + ([""] + notes if notes else []))
 
@@ -33,11 +59,9 @@ def summary_of(result: FitResult) -> str:
 def _scale(result: FitResult) -> str:
     if result.log_weights is None:
         return "log ω linear in covariates"
-    return (
-        "weights with geometric mean 1"
-        if result.reference is None
-        else f"weights relative to {result.reference}"
-    )
+    if result.reference is None:
+        return "weights with geometric mean 1"
+    return f"weights relative to {result.reference}"
 
 
 def _penalty(result: FitResult) -> str:
@@ -45,12 +69,9 @@ def _penalty(result: FitResult) -> str:
 
 
 def _size(result: FitResult) -> str:
-    rows, draws = int(result.rows), int(result.draws)
+    rows, draws = _number_of("row", int(result.rows)), _number_of("draw", int(result.draws))
     ended = "converged in" if bool(result.converged) else "not converged after"
-    return (
-        f"{_number_of('row', rows)}, {_number_of('draw', draws)}; {ended} "
-        f"{_number_of('iteration', int(result.iterations))}"
-    )
+    return f"{rows}, {draws}; {ended} {_number_of('iteration', int(result.iterations))}"
 
 
 def _number_of(thing: str, number: int) -> str:
@@ -60,33 +81,27 @@ def _number_of(thing: str, number: int) -> str:
 def _table(result: FitResult) -> list[str]:
     width = max(8, min(22, max(map(len, result.names))))
     percent = f"{100 * result.level:g} %"
-    plain = result.log_weights is not None
-    lower, upper = (x.exp() if plain else x for x in (result.lower, result.upper))
-    first = result.coefficients.exp() if plain else result.coefficients
-    title = ("weight", "log weight") if plain else ("estimate", "exp")
-    second = result.coefficients if plain else result.coefficients.exp()
-    errors = result.standard_errors
-    z = result.coefficients / errors
+    beta, errors = result.coefficients, result.standard_errors
+    if result.log_weights is None:
+        titles, values = ("estimate", "exp"), (beta, result.lower, result.upper, beta.exp())
+    else:
+        titles = ("weight", "log weight")
+        values = (beta.exp(), result.lower.exp(), result.upper.exp(), beta)
     header = (
-        f"{'':{width}} {title[0]:>11} {percent + ' lower':>12} {'upper':>11} {title[1]:>11} "
+        f"{'':{width}} {titles[0]:>11} {percent + ' lower':>12} {'upper':>11} {titles[1]:>11} "
         f"{'se':>9} {'z':>7} {'p':>9}"
     )
     lines = [header, "-" * len(header)]
-    columns = [x.tolist() for x in (first, lower, upper, second, errors, z, result.p_values)]
-    for name, *numbers in zip(result.names, *columns, strict=True):
-        w, lo, up, b, se, ratio, p = numbers
-        fixed = se == 0  # the reference
-        cells = (
-            f"{_number(w):>11} {'' if fixed else _number(lo):>12} "
-            f"{'' if fixed else _number(up):>11} {_number(b):>11}"
-        )
-        tail = (
-            ""
-            if fixed
-            else f" {_number(se):>9} {'' if not math.isfinite(se) else f'{ratio:.2f}':>7} "
-            f"{p_value(p):>9}"
-        )
-        lines.append(f"{_shortened(name, width):{width}} {cells}{tail}".rstrip())
+    columns = [x.tolist() for x in (*values, errors, beta / errors, result.p_values)]
+    for name, first, lower, upper, second, error, z, p in zip(result.names, *columns, strict=True):
+        cells = [f"{_shortened(name, width):{width}}", f"{_number(first):>11}"]
+        if error == 0:  # the reference
+            cells += [" " * 12, " " * 11, f"{_number(second):>11}"]
+        else:
+            cells += [f"{_number(lower):>12}", f"{_number(upper):>11}", f"{_number(second):>11}"]
+            ratio = f"{z:.2f}" if math.isfinite(error) else ""
+            cells += [f"{_number(error):>9}", f"{ratio:>7}", f"{p_value(p):>9}"]
+        lines.append(" ".join(cells).rstrip())
     return lines
 
 
@@ -98,8 +113,8 @@ def _tests(result: FitResult) -> list[str]:
     ratio, fit = result.likelihood_ratio_test(), result.goodness_of_fit()
     lines = [
         f"log-likelihood {float(result.log_likelihood):.3f} (central urn "
-        f"{float(result.central_log_likelihood):.3f}),"
-        f" {_number_of('free parameter', int(result.parameters))}, AIC {float(result.aic):.3f}"
+        f"{float(result.central_log_likelihood):.3f}), "
+        f"{_number_of('free parameter', int(result.parameters))}, AIC {float(result.aic):.3f}"
     ]
     if int(ratio.degrees_of_freedom):
         statistic = f"{float(ratio.statistic):.2f} on {int(ratio.degrees_of_freedom)} df"
@@ -124,7 +139,7 @@ def _number(value: float) -> str:
 
 
 def p_value(value: float) -> str:
-    """To four decimals; nothing where there is none."""
+    """To four decimals; empty for nan."""
     return "" if math.isnan(value) else "<0.0001" if value < 1e-4 else f"{value:.4f}"
 
 
@@ -133,7 +148,94 @@ def _p_is(value: Tensor) -> str:
     return "< 0.0001" if text.startswith("<") else "= " + (text or "nan")
 
 
-def columns_of(result: FitResult) -> dict[str, list[Any]]:
+# --- notes
+
+
+def notes_on(result: FitResult) -> list[str]:
+    """Sentences about a single data set: no convergence, groups without balls, separated groups,
+    coefficients at infinity.
+    """
+    notes = []
+    if not bool(result.converged.all()):
+        notes.append("Newton's method did not converge; do not trust these figures.")
+    if result.solution.blocks is None:
+        return notes + _about_coefficients(result)
+    return notes + _about_groups(result, result.solution.blocks.reach[0].tolist())
+
+
+def _about_groups(result: FitResult, reach: list[list[bool]]) -> list[str]:
+    """`reach[j][k]`: the counts keep ω_j / ω_k away from zero."""
+    groups, available = result.groups, result.available.tolist()
+    notes = [
+        f"{name} has no ball in any row: its weight cannot be estimated."
+        for name, balls in zip(groups, available, strict=True)
+        if balls == 0
+    ]
+    here = [j for j, balls in enumerate(available) if balls > 0]
+    blocks = _blocks(here, reach)
+    if len(blocks) == 1:
+        return notes
+    drawn, left = result.observed.tolist(), (result.available - result.observed).tolist()
+    for block in blocks:
+        listed = _listed([groups[j] for j in block])
+        above = [k for k in here if k not in block and reach[k][block[0]]]
+        below = [k for k in here if k not in block and reach[block[0]][k]]
+        # Every group is drawn after a group that was always drawn, so that one is not listed.
+        after = [groups[k] for k in above if left[k] > 0]
+        if all(drawn[j] == 0 for j in block):
+            notes.append(f"{listed} was never drawn: its weight has no bound from below.")
+        elif all(left[j] == 0 for j in block):
+            notes.append(f"{listed} was always drawn: its weight has no bound from above.")
+        elif after:
+            notes.append(f"{listed}: drawn only after all of {_listed(after)} had been.")
+        elif not above and not below:
+            notes.append(
+                f"{listed}: never in competition with the other groups, so not comparable with "
+                "them."
+            )
+    pairs = [(reach[a[0]][b[0]], reach[b[0]][a[0]]) for a in blocks for b in blocks]
+    if any(not forth and not back for forth, back in pairs):
+        notes.append("Ratios of weights shown as nan are not determined by these counts.")
+    if any(forth != back for forth, back in pairs):
+        notes.append(f'penalty="{_remedy(result)}" gives finite estimates.')
+    return notes
+
+
+def _about_coefficients(result: FitResult) -> list[str]:
+    escape = result.solution.escape[0].tolist()
+    infinite = [name for name, step in zip(result.names, escape, strict=True) if step != 0]
+    if not infinite:
+        return []
+    return [
+        "The covariates separate the balls drawn from the balls left: no finite estimate of "
+        f'{_listed(infinite)}; penalty="{_remedy(result)}" gives one.'
+    ]
+
+
+def _remedy(result: FitResult) -> str:
+    return "firth" if result.model == "fisher" else "ridge"
+
+
+def _blocks(here: Sequence[int], reach: list[list[bool]]) -> list[list[int]]:
+    """Groups that reach each other, in the order of their first members."""
+    blocks: list[list[int]] = []
+    for j in here:
+        mine = next((block for block in blocks if reach[j][block[0]] and reach[block[0]][j]), None)
+        if mine is None:
+            blocks.append([j])
+        else:
+            mine.append(j)
+    return blocks
+
+
+def _listed(names: Sequence[str]) -> str:
+    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+# --- data
+
+
+def _columns(result: FitResult) -> dict[str, list[Any]]:
     """One entry per coefficient in each column; the interval is that of the weight, exp of the
     coefficient.
     """
@@ -156,13 +258,13 @@ def frame_of(result: FitResult) -> Any:
         raise ImportError(
             "to_frame needs pandas: pip install pandas; to_dict works without"
         ) from None
-    return DataFrame(columns_of(result), index=Index(result.names, name="coefficient"))
+    return DataFrame(_columns(result), index=Index(result.names, name="coefficient"))
 
 
 def dict_of(result: FitResult) -> dict[str, Any]:
     """The plain data of `FitResult.to_dict`."""
     ratio, fit = result.likelihood_ratio_test(), result.goodness_of_fit()
-    columns = columns_of(result)
+    columns = _columns(result)
     whole = {
         "model": result.model,
         "groups": list(result.groups),
@@ -183,8 +285,10 @@ def dict_of(result: FitResult) -> dict[str, Any]:
         "converged": bool(result.converged),
         "rows": int(result.rows),
         "draws": int(result.draws),
+        "available": result.available.tolist(),
         "observed": result.observed.tolist(),
         "expected": result.expected.tolist(),
+        "central_expected": result.central_expected.tolist(),
         "likelihood_ratio_test": {name: value.item() for name, value in ratio._asdict().items()},
         "goodness_of_fit": {name: value.item() for name, value in fit._asdict().items()},
         "notes": result.notes,

@@ -1,142 +1,173 @@
-"""What a fit returns."""
+"""`FitResult`: the estimates of a fit, with intervals, tests and predictions."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from diffurn._urn import Urn
 from diffurn._validation import as_float64_tensor
-from diffurn.fisher import FisherHypergeometric
-from diffurn.inference.coefficients import Coefficients, report
-from diffurn.inference.contrasts import Contrasts, all_pairs
-from diffurn.inference.intervals import check_interval, interval_of, p_values
-from diffurn.inference.likelihood import central_log_likelihood
-from diffurn.inference.notes import notes_on
-from diffurn.inference.report import dict_of, frame_of, summary_of
+from diffurn.inference.estimates import (
+    Contrasts,
+    Estimates,
+    all_pairs,
+    check_interval,
+    chi_squared_tail,
+    estimates_of,
+    interval_of,
+    p_values,
+)
+from diffurn.inference.likelihood import AnyUrn, log_weights_of
+from diffurn.inference.reading import plain_values
+from diffurn.inference.report import dict_of, frame_of, line_of, notes_on, summary_of
 from diffurn.inference.sample import Sample
 from diffurn.inference.solution import Solution
-from diffurn.inference.tables import Table, plain_values
-from diffurn.inference.tests_of_fit import (
-    GoodnessOfFit,
-    LikelihoodRatio,
-    expected_surplus,
-    likelihood_ratio,
-    pearson,
-)
-from diffurn.wallenius import WalleniusHypergeometric
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-URNS: dict[str, type[Urn]] = {"fisher": FisherHypergeometric, "wallenius": WalleniusHypergeometric}
 
-
-@dataclass(frozen=True)
-class FitResult:
-    """Group importance estimated from counts. For a batch of data sets every tensor has the batch
-    shape in front; ``result[i]`` picks one.
-
-    Attributes:
-        groups: names of the c groups.
-        names: of the p coefficients: the groups themselves, unless there are covariates.
-        model: ``"fisher"`` or ``"wallenius"``.
-        reference: name of the group with ω = 1; None if centred.
-        level: of `lower` and `upper`.
-        interval: ``"wald"`` or ``"profile"``.
-        penalty: None, ``"ridge"`` or ``"firth"``.
-        coefficients: log ω, or β with covariates, ``(..., p)``; ±inf and nan where the counts set
-            no bound.
-        covariance: of the coefficients, ``(..., p, p)``.
-        lower: end of each coefficient's confidence interval, ``(..., p)``.
-        upper: its other end.
-        log_likelihood: at the estimate, ``(...)``.
-        central_log_likelihood: with all balls alike, ``(...)``.
-        parameters: free ones, ``(...)``.
-        iterations: of Newton's method, ``(...)``.
-        converged: ``(...)``.
-        rows: how many there were, ``(...)``.
-        draws: balls drawn, ``(...)``.
-        observed: counts summed over rows, ``(..., c)``.
-        solution, sample, reported: the maximum in the solver's terms, the rows as they came, and
-            what ties the coefficients to both.
+class LikelihoodRatio(NamedTuple):
+    """A test by a statistic that is about χ² distributed. Every tensor has the shape of the batch
+    of data sets.
     """
 
-    groups: tuple[str, ...]
-    names: tuple[str, ...]
-    model: str
+    statistic: Tensor
+    degrees_of_freedom: Tensor
+    p_value: Tensor
+
+
+class GoodnessOfFit(NamedTuple):
+    """Pearson's goodness of fit. The p-value and the dispersion (statistic / degrees of freedom)
+    are nan for a saturated model.
+    """
+
+    statistic: Tensor
+    degrees_of_freedom: Tensor
+    p_value: Tensor
+    dispersion: Tensor
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FitResult:
+    """Group importance estimated from counts; ``print(result)`` shows a summary.
+
+    For a batch of data sets every tensor has the batch shape in front, and ``result[i]`` picks one
+    data set.
+
+    Attributes:
+        sample: the rows that were fitted.
+        solution: the maximum of the likelihood, in the solver's coordinates.
+        estimates: the coefficients as combinations of the solver's coordinates.
+        reference: name of the group with ω = 1; None if the weights are centred.
+        level: confidence level of `lower` and `upper`.
+        interval: ``"wald"`` or ``"profile"``.
+        lower: lower end of each coefficient's confidence interval, ``(..., p)``.
+        upper: upper end, ``(..., p)``.
+        central_log_likelihood: log-likelihood with all balls alike, ``(...)``.
+        parameters: number of free parameters, ``(...)``.
+        rows: number of rows, ``(...)``.
+        observed: balls drawn of each group, summed over rows, ``(..., c)``.
+        available: balls of each group, summed over rows, ``(..., c)``.
+    """
+
+    sample: Sample
+    solution: Solution
+    estimates: Estimates
     reference: str | None
     level: float
     interval: str
-    penalty: str | None
-    coefficients: Tensor
-    covariance: Tensor
     lower: Tensor
     upper: Tensor
-    log_likelihood: Tensor
     central_log_likelihood: Tensor
     parameters: Tensor
-    iterations: Tensor
-    converged: Tensor
     rows: Tensor
-    draws: Tensor
     observed: Tensor
-    solution: Solution = field(repr=False, compare=False)
-    sample: Sample = field(repr=False, compare=False)
-    reported: Coefficients = field(repr=False, compare=False)
+    available: Tensor
 
     @classmethod
     def of(
         cls,
         solution: Solution,
-        table: Table,
         sample: Sample,
-        names: tuple[str, ...],
-        reference: int | None,
-        level: float,
-        interval: str,
+        reference: int | None = None,
+        level: float = 0.95,
+        interval: str = "wald",
     ) -> FitResult:
-        """The report on a solution, whose objective holds the sample with its rows merged."""
-        reported = report(solution, reference)
-        lower, upper = interval_of(solution, reported, level, interval)
-        (rows,), (drawn, _) = sample.summed(sample.frequencies.sum(-1)), sample.totals
-        shape = table.batch_shape
-
-        def shaped(tensor: Tensor) -> Tensor:
-            return tensor.reshape(shape + tensor.shape[1:])
-
-        return cls(
-            groups=table.groups,
-            names=names,
-            model=solution.objective.law.name,
-            reference=None if reference is None else table.groups[reference],
-            level=level,
-            interval=interval,
-            penalty=None if solution.objective.penalty is None else solution.objective.penalty.name,
-            coefficients=shaped(reported.estimate),
-            covariance=shaped(reported.covariance),
-            lower=shaped(lower),
-            upper=shaped(upper),
-            log_likelihood=shaped(solution.log_likelihood),
-            central_log_likelihood=shaped(central_log_likelihood(sample)),
-            parameters=shaped(solution.free_parameters),
-            iterations=shaped(solution.optimum.iterations),
-            converged=shaped(solution.optimum.converged),
-            rows=shaped(rows.to(torch.int64)),
-            draws=shaped(drawn.sum(-1).to(torch.int64)),
-            observed=shaped(drawn),
-            solution=solution,
-            sample=sample,
-            reported=reported,
+        """The result of a solution, whose objective holds the sample with equal rows merged."""
+        estimates = estimates_of(solution, reference)
+        lower, upper = interval_of(solution, estimates, level, interval)
+        parameters = solution.free_parameters
+        central = solution.objective.sample.central_log_likelihood()
+        (rows,), (drawn, available) = sample.summed(sample.frequencies.sum(-1)), sample.totals
+        shape = sample.batch_shape
+        result = cls(
+            sample,
+            solution,
+            estimates,
+            None if reference is None else sample.groups[reference],
+            level,
+            interval,
+            lower=lower.reshape(*shape, -1),
+            upper=upper.reshape(*shape, -1),
+            central_log_likelihood=central.reshape(shape),
+            parameters=parameters.reshape(shape),
+            rows=rows.to(torch.int64).reshape(shape),
+            observed=drawn.reshape(*shape, -1),
+            available=available.reshape(*shape, -1),
         )
+        if sample.process_group is not None:
+            # All processes are here now; later a single one may print a summary or draw a figure.
+            _ = result.expected, result.central_expected, result.p_values, result._goodness_of_fit
+        return result
+
+    # --- the fit
+
+    @property
+    def groups(self) -> tuple[str, ...]:
+        """Names of the c groups."""
+        return self.sample.groups
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the p coefficients; without covariates, the groups."""
+        return self.sample.names
+
+    @property
+    def model(self) -> str:
+        """``"fisher"`` or ``"wallenius"``."""
+        return self.solution.objective.model.name
+
+    @property
+    def penalty(self) -> str | None:
+        """None, ``"ridge"`` or ``"firth"``."""
+        penalty = self.solution.objective.penalty
+        return None if penalty is None else penalty.name
 
     @property
     def batch_shape(self) -> torch.Size:
-        return self.log_likelihood.shape
+        """Shape of the batch of data sets; ``()`` for a single one."""
+        return self.rows.shape
+
+    @property
+    def coefficients(self) -> Tensor:
+        """log ω, or β with covariates, ``(..., p)``; ±inf or nan where the counts set no bound."""
+        return self._shaped(self.estimates.value)
+
+    @property
+    def covariance(self) -> Tensor:
+        """Covariance matrix of the coefficients, ``(..., p, p)``."""
+        return self._shaped(self.estimates.covariance)
+
+    @property
+    def standard_errors(self) -> Tensor:
+        """Standard errors of the coefficients, ``(..., p)``: 0 for the reference, inf where the
+        estimate is infinite.
+        """
+        return self._shaped(self.estimates.standard_errors)
 
     @property
     def log_weights(self) -> Tensor | None:
@@ -149,138 +180,158 @@ class FitResult:
         return None if self.log_weights is None else self.log_weights.exp()
 
     @property
-    def standard_errors(self) -> Tensor:
-        """Of the coefficients, ``(..., p)``: 0 for the reference itself, inf where the estimate is
-        infinite.
-        """
-        return self._shaped(self.reported.standard_errors)
+    def log_likelihood(self) -> Tensor:
+        """Log-likelihood at the estimate, ``(...)``."""
+        return self._shaped(self.solution.log_likelihood)
 
     @property
     def aic(self) -> Tensor:
-        """Akaike's criterion, 2 · parameters - 2 log-likelihood."""
+        """Akaike's criterion, 2 · parameters - 2 log-likelihood, ``(...)``."""
         return 2 * self.parameters - 2 * self.log_likelihood
 
     @property
-    def notes(self) -> list[str]:
-        """What the counts leave open, in words; of a single data set."""
-        self._require_single("notes")
-        return notes_on(self.solution, self.groups, self.names)
+    def iterations(self) -> Tensor:
+        """Iterations of Newton's method, ``(...)``."""
+        return self._shaped(self.solution.optimum.iterations)
 
-    @cached_property
-    def expected(self) -> Tensor:
-        """Counts expected under the fit, summed over rows, ``(..., c)``."""
-        with torch.no_grad():
-            solution = self.solution
-            surplus = expected_surplus(
-                solution.objective.law, solution.limit(self.sample), solution.optimum.coefficients
-            )
-            return self.observed + self._shaped(surplus)
+    @property
+    def converged(self) -> Tensor:
+        """Whether Newton's method converged, ``(...)``."""
+        return self._shaped(self.solution.optimum.converged)
+
+    @property
+    def draws(self) -> Tensor:
+        """Balls drawn in all rows, ``(...)``."""
+        return self.observed.sum(-1).to(torch.int64)
 
     @cached_property
     def central_expected(self) -> Tensor:
-        """Counts expected if all balls were alike, n m_j / Σm summed over rows, ``(..., c)``."""
-        sample = self.sample
-        taken = sample.frequencies * sample.draws / sample.group_sizes.sum(-1)
-        return self._shaped(*sample.summed((taken.unsqueeze(-2) @ sample.group_sizes).squeeze(-2)))
-
-    @cached_property
-    def p_values(self) -> Tensor:
-        """Of each coefficient being zero, ``(..., p)``: by z, or by the likelihood ratio where the
-        estimate is infinite.
-        """
-        with torch.no_grad():
-            return self._shaped(p_values(self.solution, self.reported))
-
-    def see_all_rows(self) -> None:
-        """Works out at once what a summary and a figure show, while all processes that have rows
-        are at hand.
-        """
-        _ = self.expected, self.central_expected, self.p_values, self._goodness_of_fit
+        """Counts expected if all balls were alike, summed over rows, ``(..., c)``."""
+        return self._shaped(self.sample.central_expected())
 
     def _shaped(self, tensor: Tensor) -> Tensor:
         return tensor.reshape(self.batch_shape + tensor.shape[1:])
-
-    def _require_single(self, what: str) -> None:
-        if self.batch_shape:
-            raise ValueError(
-                f"{what} is for a single data set; pick one of the batch {tuple(self.batch_shape)} "
-                "first, such as result[0]"
-            )
 
     def __getitem__(self, index: Any) -> FitResult:
         """One data set, or some, of a batch."""
         if not self.batch_shape:
             raise IndexError("this is the fit of a single data set, not of a batch")
-        chosen = (
-            torch.arange(self.batch_shape.numel(), device=self.rows.device)
-            .reshape(self.batch_shape)[index]
-            .flatten()
-        )
-        tensors = {
-            f.name: getattr(self, f.name)[index]
-            for f in fields(self)
-            if isinstance(getattr(self, f.name), Tensor)
+        numbers = torch.arange(self.batch_shape.numel(), device=self.rows.device)
+        chosen = numbers.reshape(self.batch_shape)[index].flatten()
+        values = {field.name: getattr(self, field.name) for field in fields(self)}
+        picked: dict[str, Any] = {
+            name: value[index] for name, value in values.items() if isinstance(value, Tensor)
         }
-        return replace(
-            self,
-            **tensors,
-            solution=self.solution.pick(chosen),
-            sample=self.sample.pick(chosen),
-            reported=self.reported.pick(chosen),
-        )
+        for name in ("sample", "solution", "estimates"):
+            picked[name] = values[name].pick(chosen)
+        return replace(self, **picked)
+
+    # --- intervals and tests
 
     def confidence_interval(
         self, level: float | None = None, method: str | None = None
     ) -> tuple[Tensor, Tensor]:
-        """Lower and upper ends for each coefficient, ``(..., p)``, at another level or by another
-        method than the fit's.
+        """Lower and upper ends for each coefficient, ``(..., p)``. The level and the method are
+        those of the fit by default.
         """
-        level, method = (
-            self.level if level is None else level,
-            self.interval if method is None else method,
-        )
+        level = self.level if level is None else level
+        method = self.interval if method is None else method
         check_interval(level, method, "method")
         with torch.no_grad():
-            lower, upper = interval_of(self.solution, self.reported, level, method)
+            lower, upper = interval_of(self.solution, self.estimates, level, method)
         return self._shaped(lower), self._shaped(upper)
 
-    def likelihood_ratio_test(self) -> LikelihoodRatio:
-        """Against the central urn, in which all balls are alike; with a penalty approximate, since
-        the estimate is no maximum.
-        """
-        return likelihood_ratio(self.log_likelihood, self.central_log_likelihood, self.parameters)
-
-    def goodness_of_fit(self) -> GoodnessOfFit:
-        """Pearson's statistic. A dispersion well above one says that rows differ by more than
-        chance, and standard errors are too small.
-        """
-        return self._goodness_of_fit
-
     @cached_property
-    def _goodness_of_fit(self) -> GoodnessOfFit:
-        solution = self.solution
+    def p_values(self) -> Tensor:
+        """p-values of the hypotheses that a coefficient is zero, ``(..., p)``: by z, or by the
+        likelihood ratio where the estimate is infinite.
+        """
         with torch.no_grad():
-            fit = pearson(
-                solution.objective.law,
-                solution.limit(self.sample),
-                solution.optimum.coefficients,
-                solution.finite_parameters,
-            )
-        return GoodnessOfFit(*map(self._shaped, fit))
+            return self._shaped(p_values(self.solution, self.estimates))
 
     def contrasts(self, correction: str | None = "holm") -> Contrasts:
-        """All pairs of groups; p-values corrected by ``"holm"``, ``"bonferroni"``,
-        ``"benjamini-hochberg"`` or not at all (None).
+        """All pairs of groups. The p-values are corrected by ``"holm"``, ``"bonferroni"``,
+        ``"benjamini-hochberg"``, or not at all (None).
         """
         with torch.no_grad():
             pairs, *tensors = all_pairs(self.solution, self.groups, correction)
         return Contrasts(pairs, *map(self._shaped, tensors))
 
-    def urn(self, group_sizes: Any, draws: Any, covariates: Any = None) -> Urn:
-        """The fitted law for another urn of the same groups, with features of its own if the fit
-        has covariates.
+    def likelihood_ratio_test(self) -> LikelihoodRatio:
+        """Against the central urn, in which all balls are alike. With a penalty the test is
+        approximate, since the estimate is not the maximum of the likelihood.
         """
-        return URNS[self.model](group_sizes, draws, log_weights=self._log_weights_for(covariates))
+        statistic = (2 * (self.log_likelihood - self.central_log_likelihood)).clamp(min=0)
+        p_value = chi_squared_tail(statistic, self.parameters)
+        return LikelihoodRatio(statistic, self.parameters, p_value)
+
+    def goodness_of_fit(self) -> GoodnessOfFit:
+        """Pearson's statistic. If the dispersion is well above one, rows differ by more than
+        chance, and the standard errors are too small.
+        """
+        return self._goodness_of_fit
+
+    @cached_property
+    def _goodness_of_fit(self) -> GoodnessOfFit:
+        statistic, rank = self._pearson()
+        parameters = self._shaped(self.solution.finite_parameters)
+        degrees = (rank - parameters).clamp(min=0).to(torch.int64)
+        dispersion = torch.where(degrees > 0, statistic / degrees.clamp(min=1), torch.nan)
+        p_value = chi_squared_tail(statistic, degrees)
+        return GoodnessOfFit(statistic, degrees, p_value, dispersion)
+
+    @torch.no_grad()
+    def _pearson(self) -> tuple[Tensor, Tensor]:
+        """Σ f (x - μ)ᵀ Cov⁻ (x - μ) and Σ f rank(Cov) over the rows."""
+        sample = self.solution.limit(self.sample)
+        statistic, rank = torch.zeros_like(sample.constant), torch.zeros_like(sample.constant)
+        for some, part in sample.tiles():
+            urn = self._urn_of(some, part)
+            covariance, competing = urn.covariance_matrix, part.competing
+            deviation = torch.where(competing, part.counts - urn.mean, 0.0)
+            # Within the competing groups the covariance is singular along ones alone; elsewhere it
+            # is zero.
+            ones = competing.double()
+            number = ones.sum(-1)
+            gauge = ones.unsqueeze(-1) * ones.unsqueeze(-2) / number.clamp(min=1)[..., None, None]
+            scale = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-300)
+            regular = covariance / scale[..., None, None] + gauge + torch.diag_embed(1 - ones)
+            solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(-1)
+            distance = (deviation * solved).sum(-1) / scale
+            statistic[some] += (part.frequencies * distance).sum(-1)
+            rank[some] += (part.frequencies * (number - 1).clamp(min=0)).sum(-1)
+        statistic, rank = sample.summed(statistic, rank)
+        return self._shaped(statistic), self._shaped(rank)
+
+    # --- predictions
+
+    @cached_property
+    def expected(self) -> Tensor:
+        """Counts expected under the fit, summed over rows, ``(..., c)``."""
+        return self.observed + self._shaped(self._expected_surplus())
+
+    @torch.no_grad()
+    def _expected_surplus(self) -> Tensor:
+        """Σ f (E[X] - x) over the rows, ``(D, c)``. Rows with a single outcome add nothing."""
+        sample = self.solution.limit(self.sample)
+        surplus = torch.zeros_like(sample.counts[:, 0])
+        for some, part in sample.tiles():
+            weight = torch.where(part.undetermined, part.frequencies, 0.0).unsqueeze(-2)
+            surplus[some] += (weight @ (self._urn_of(some, part).mean - part.counts)).squeeze(-2)
+        return sample.summed(surplus)[0]
+
+    def _urn_of(self, some: slice, part: Sample) -> AnyUrn:
+        """The fitted urns of a part of the sample."""
+        log_weights = log_weights_of(part, self.solution.optimum.coefficients[some])
+        urn = self.solution.objective.model.urn
+        return urn(part.group_sizes, part.draws, log_weights=log_weights)
+
+    def urn(self, group_sizes: Any, draws: Any, covariates: Any = None) -> AnyUrn:
+        """The fitted distribution for another urn of the same groups, with its own features if the
+        fit has covariates.
+        """
+        log_weights = self._log_weights_for(covariates)
+        return self.solution.objective.model.urn(group_sizes, draws, log_weights=log_weights)
 
     def predict(self, group_sizes: Any, draws: Any, covariates: Any = None) -> Tensor:
         """Expected counts of another urn of the same groups."""
@@ -297,7 +348,7 @@ class FitResult:
             )
         if self.log_weights is not None:
             if covariates is not None:
-                raise ValueError("covariates are given, but the fit had none")
+                raise ValueError("covariates are given, but the fit had none; leave them out")
             return self.log_weights
         if covariates is None:
             raise ValueError(
@@ -305,17 +356,27 @@ class FitResult:
                 "here, too"
             )
         z = as_float64_tensor("covariates", plain_values(covariates), self.coefficients.device)
-        if z.shape[-1] != len(self.names):
+        if z.shape[-1:] != (len(self.names),):
             raise ValueError(
                 f"covariates has shape {tuple(z.shape)}, but its last dimension must be the "
                 f"{len(self.names)} features"
             )
         return (z * self.coefficients[..., None, :]).sum(-1)
 
-    def summary(self) -> str:
-        """A table for people to read, at most 100 columns wide; of a single data set."""
-        self._require_single("summary")
-        return summary_of(self)
+    # --- reports
+
+    def __str__(self) -> str:
+        """A table of at most 100 columns; of a batch, the line of `repr`."""
+        return repr(self) if self.batch_shape else summary_of(self)
+
+    def __repr__(self) -> str:
+        return line_of(self)
+
+    @property
+    def notes(self) -> list[str]:
+        """Sentences about weights that the counts do not determine; of a single data set."""
+        self._require_single("notes")
+        return notes_on(self)
 
     def to_frame(self) -> Any:
         """A pandas data frame with a row per coefficient: estimate (log), weight, se, lower and
@@ -325,17 +386,22 @@ class FitResult:
         return frame_of(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings and lists, ready for JSON; infinite and missing
-        numbers are None or ±"inf".
+        """Everything as plain numbers, strings and lists, ready for JSON. Infinite numbers are
+        ``"inf"`` or ``"-inf"``, missing numbers are None.
         """
         self._require_single("to_dict")
         return dict_of(self)
 
     def plot(self) -> Figure:
-        """A forest plot of the weights with their intervals, and observed against expected
-        counts.
-        """
+        """A figure of the weights with their intervals, and of observed and expected counts."""
         self._require_single("plot")
         from diffurn.inference.figure import forest_plot
 
         return forest_plot(self)
+
+    def _require_single(self, name: str) -> None:
+        if self.batch_shape:
+            raise ValueError(
+                f"{name} is for a single data set, but this is a batch of shape "
+                f"{tuple(self.batch_shape)}; pick one first, such as result[0]"
+            )

@@ -1,88 +1,96 @@
-"""The rows that a likelihood is summed over: many data sets side by side, merged where rows repeat,
-split where a limit law factorises.
-"""
+"""The rows of a fit: one wrapper around counts, group sizes, frequencies and design."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
 import torch
-from torch import Tensor
+from torch import Tensor, distributed
 
-from diffurn import _fisher as exact
 from diffurn._numerics.batching import elements_per_chunk
-from diffurn.inference.shards import summed_over_processes
+from diffurn._numerics.binomial import binomial_log_pmf, typical_log_odds
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
+# An evaluation of a row holds about this many float64 numbers per group at once.
+_ELEMENTS_PER_GROUP = 25
 
-@dataclass(frozen=True)
+
+@dataclass(frozen=True, eq=False)
 class Sample:
-    """D data sets of R rows each, all in float64.
+    """D data sets of R rows each; all tensors are float64.
 
     Attributes:
-        counts: x, shape ``(D, R, c)``; fractional where a row stands for the average of several.
+        counts: x, shape ``(D, R, c)``; fractional where a row is the average of several rows.
         group_sizes: m, shape ``(D, R, c)``.
         frequencies: how often each row occurred, shape ``(D, R)``.
-        features: of each ball's group, shape ``(D, R, c, p)``; None if every group has a weight of
-            its own.
-        constant: what averaging rows took out of the log-likelihood, shape ``(D,)``.
-        process_group: those who have more rows of the same data sets; None if nobody has. What is
-            summed over rows has to be `summed`.
+        design: features z of each group, shape ``(D, R, c, p)``, with log ω = z · β. None if every
+            group has a weight of its own; β is log ω then.
+        groups: names of the c groups.
+        names: names of the p coefficients; without a design, the groups.
+        batch_shape: shape of the batch of data sets; D is its product.
+        constant: the part of the log-likelihood that averaging rows removed, shape ``(D,)``.
+        process_group: processes that hold more rows of the same data sets; None if this process
+            holds all rows. Sums over rows must go through `summed`.
     """
 
     counts: Tensor
     group_sizes: Tensor
     frequencies: Tensor
-    features: Tensor | None
+    design: Tensor | None
+    groups: tuple[str, ...]
+    names: tuple[str, ...]
+    batch_shape: torch.Size
     constant: Tensor
     process_group: ProcessGroup | None = None
 
     def summed(self, *parts: Tensor) -> tuple[Tensor, ...]:
-        """Sums over the rows in this process as sums over all rows; every process must ask for the
-        same.
+        """Adds the sums over the rows of all processes. Every process must call this with the same
+        parts; all get the same numbers, to the last bit.
         """
-        return (
-            parts
-            if self.process_group is None
-            else summed_over_processes(self.process_group, parts)
+        if self.process_group is None:
+            return parts
+        # One message is faster than many.
+        message = torch.cat([part.double().flatten() for part in parts])
+        distributed.all_reduce(message, group=self.process_group)
+        sums = message.split([part.numel() for part in parts])
+        return tuple(
+            total.reshape(part.shape).to(part.dtype)
+            for total, part in zip(sums, parts, strict=True)
         )
+
+    # --- properties of the rows
 
     @property
     def parameters(self) -> int:
-        return self.counts.shape[-1] if self.features is None else self.features.shape[-1]
+        """The number p of coefficients."""
+        return self.counts.shape[-1] if self.design is None else self.design.shape[-1]
 
     @property
     def draws(self) -> Tensor:
+        """n of each row, ``(D, R)``."""
         return self.counts.sum(-1).round()
 
     @property
     def undetermined(self) -> Tensor:
-        """Rows in which something could have come out differently, ``(D, R)``."""
+        """Whether another outcome of the row was possible, ``(D, R)``."""
         several = (self.group_sizes > 0).sum(-1) > 1
-        return (
-            several
-            & (self.frequencies > 0)
-            & (self.draws > 0)
-            & (self.draws < self.group_sizes.sum(-1))
-        )
+        draws = self.draws
+        some_left = (draws > 0) & (draws < self.group_sizes.sum(-1))
+        return several & (self.frequencies > 0) & some_left
 
     @property
     def competing(self) -> Tensor:
-        """Groups with balls in rows in which something could have come out differently, ``(D, R,
-        c)``.
-        """
+        """Groups with balls in rows with more than one possible outcome, ``(D, R, c)``."""
         return (self.group_sizes > 0) & self.undetermined.unsqueeze(-1)
 
     @cached_property
     def totals(self) -> tuple[Tensor, Tensor]:
-        """Balls that were drawn and balls that were available, of each group in all rows, ``(D,
-        c)`` each.
-        """
+        """Balls drawn and balls available of each group, summed over rows: ``(D, c)`` each."""
         weight = self.frequencies.unsqueeze(-1)
         drawn, available = self.summed(
             (weight * self.counts).sum(1), (weight * self.group_sizes).sum(1)
@@ -94,78 +102,86 @@ class Sample:
         """Groups without a ball in any row, ``(D, c)``."""
         return self.totals[1] == 0
 
-    @property
-    def centred_features(self) -> Tensor:
-        """Features less their average over the competing groups of the row, zero for other groups,
-        ``(D, R, c, p)``.
-
-        What all groups of a row have in common cancels; left in, a large common part, as of dates,
-        would cost digits.
+    def observed_log_odds(self) -> Tensor:
+        """log((x + ½) / (m - x + ½)) relative to the average of its row, averaged over the rows
+        with the balls as weights: ``(D, c)``, a rough estimate of log ω.
         """
-        assert self.features is not None
-        competing = self.competing.unsqueeze(-1)
-        average = torch.where(competing, self.features, 0.0).sum(-2, keepdim=True) / competing.sum(
-            -2, keepdim=True
-        ).clamp(min=1)
-        return torch.where(competing, self.features - average, 0.0)
+        weight = self.group_sizes * self.frequencies.unsqueeze(-1)
+        log_odds = typical_log_odds(self.counts, self.group_sizes)
+        row = (weight * log_odds).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True).clamp(min=1)
+        surplus, balls = self.summed((weight * (log_odds - row)).sum(1), weight.sum(1))
+        return surplus / balls.clamp(min=1)
 
-    def log_weights(self, coefficients: Tensor) -> Tensor:
-        """log ω of every row, ``(D, R, c)``, at β ``(D, p)``: the coefficients themselves, or
-        features · β.
+    def central_expected(self) -> Tensor:
+        """Counts expected if all balls were alike, n m_j / Σm summed over rows: ``(D, c)``."""
+        share = self.frequencies * self.draws / self.group_sizes.sum(-1)
+        return self.summed((share.unsqueeze(-2) @ self.group_sizes).squeeze(-2))[0]
+
+    def central_log_likelihood(self) -> Tensor:
+        """Log-likelihood if all balls were alike, ``(D,)``; the same for both models."""
+        return self.summed(self.constant + self._central())[0]
+
+    def _central(self) -> Tensor:
+        """Σ f log [Π C(m_j, x_j) / C(Σm, n)] over the rows of this process, ``(D,)``.
+
+        Each binomial coefficient is taken as a binomial probability at the odds of n in Σm. The
+        powers of these odds cancel, and no term is large.
         """
-        if self.features is None:
-            return coefficients.unsqueeze(-2).expand(self.counts.shape)
-        return (self.features @ coefficients[:, None, :, None]).squeeze(-1)
-
-    def tiles(self, work: int) -> Iterator[tuple[slice, Sample]]:
-        """All rows in tiles that stay in the cache, each with its data sets: whole ones, or a piece
-        of one; `work` elements per row.
-        """
-        sets, rows, _ = self.counts.shape
-        rows_at_once = max(1, elements_per_chunk(self.counts.device) // work)
-        sets_at_once = max(1, rows_at_once // rows)
-        for some in (slice(first, first + sets_at_once) for first in range(0, sets, sets_at_once)):
-            for part in (
-                slice(first, first + rows_at_once) for first in range(0, rows, rows_at_once)
-            ):
-                features = None if self.features is None else self.features[some, part]
-                counts, sizes, frequencies = (
-                    x[some, part] for x in (self.counts, self.group_sizes, self.frequencies)
-                )
-                yield (
-                    some,
-                    Sample(
-                        counts,
-                        sizes,
-                        frequencies,
-                        features,
-                        self.constant[some],
-                        self.process_group,
-                    ),
-                )
-
-    def pick(self, data_sets: Tensor) -> Sample:
-        """Some of the data sets, repeated if asked for more than once."""
-        features = None if self.features is None else _taken(self.features, data_sets)
-        counts, sizes, frequencies, constant = (
-            _taken(x, data_sets)
-            for x in (self.counts, self.group_sizes, self.frequencies, self.constant)
+        draws, total = self.draws.unsqueeze(-1), self.group_sizes.sum(-1, keepdim=True)
+        log_pmf = binomial_log_pmf(
+            torch.cat([self.counts, draws], -1),
+            torch.cat([self.group_sizes, total], -1),
+            typical_log_odds(draws, total),
         )
-        return Sample(counts, sizes, frequencies, features, constant, self.process_group)
+        per_row = log_pmf[..., :-1].sum(-1) - log_pmf[..., -1]
+        return (self.frequencies * per_row).sum(-1)
 
-    def pick_rows(self, rows: Tensor) -> Sample:
-        features = None if self.features is None else self.features[:, rows]
+    # --- parts of the rows
+
+    def _each(self, of_rows: Callable[[Tensor], Tensor]) -> Sample:
+        """The same selection of every tensor that has rows."""
         return replace(
             self,
-            counts=self.counts[:, rows],
-            group_sizes=self.group_sizes[:, rows],
-            frequencies=self.frequencies[:, rows],
-            features=features,
+            counts=of_rows(self.counts),
+            group_sizes=of_rows(self.group_sizes),
+            frequencies=of_rows(self.frequencies),
+            design=None if self.design is None else of_rows(self.design),
         )
 
+    def pick(self, data_sets: Tensor) -> Sample:
+        """Some of the data sets; a data set may be picked several times."""
+        picked = self._each(lambda tensor: _taken(tensor, data_sets))
+        shape = torch.Size([len(data_sets)])
+        return replace(picked, constant=_taken(self.constant, data_sets), batch_shape=shape)
+
+    def pick_rows(self, rows: Tensor) -> Sample:
+        """Some of the rows of every data set."""
+        return self._each(lambda tensor: tensor[:, rows])
+
+    def tiles(self, factor: int = 1) -> list[tuple[slice, Sample]]:
+        """All rows in tiles that fit the cache, each with the slice of its data sets.
+
+        A tile holds several whole data sets, or some rows of one. It is smaller by `factor`, for
+        callers that hold so many times more numbers per row than an evaluation of the likelihood.
+        """
+        sets, rows, groups = self.counts.shape
+        work = groups * factor * _ELEMENTS_PER_GROUP
+        rows_at_once = max(1, elements_per_chunk(self.counts.device) // work)
+        if sets * rows <= rows_at_once:
+            return [(slice(None), self)]
+        sets_at_once = max(1, rows_at_once // rows)
+        return [
+            (some, self._tile(some, part))
+            for some in _slices(sets, sets_at_once)
+            for part in _slices(rows, rows_at_once)
+        ]
+
+    def _tile(self, some: slice, part: slice) -> Sample:
+        return replace(self._each(lambda tensor: tensor[some, part]), constant=self.constant[some])
+
     def split(self, labels: Tensor) -> Sample:
-        """Each row as one row per label ``(D, R or 1, c)`` of its groups: the urn of those groups
-        alone, with what they gave as draws.
+        """Every row becomes one row per label ``(D, R or 1, c)``: an urn of the groups with that
+        label alone, with the balls drawn of these groups.
         """
         groups = self.counts.shape[-1]
         member = labels.unsqueeze(-2) == torch.arange(groups, device=labels.device).unsqueeze(-1)
@@ -173,90 +189,72 @@ class Sample:
             torch.where(member, x.unsqueeze(-2), 0.0).flatten(1, 2)
             for x in (self.counts, self.group_sizes)
         )
-        features = (
-            None
-            if self.features is None
-            else self.features.unsqueeze(2).expand(-1, -1, groups, -1, -1).flatten(1, 2)
-        )
-        whole = Sample(
-            counts,
-            sizes,
-            self.frequencies.repeat_interleave(groups, 1),
-            features,
-            self.constant,
-            self.process_group,
+        design = self.design
+        if design is not None:
+            design = design.unsqueeze(2).expand(-1, -1, groups, -1, -1).flatten(1, 2)
+        frequencies = self.frequencies.repeat_interleave(groups, 1)
+        whole = replace(
+            self, counts=counts, group_sizes=sizes, frequencies=frequencies, design=design
         )
         matters = whole.undetermined.any(0)
         matters[0] = True  # a sample has at least one row
         return whole.pick_rows(matters)
 
     def merged(self, average: bool) -> Sample:
-        """Rows that are alike in every data set as one row, if that at least halves them: alike in
-        m and n (`average`), or in m and x.
+        """Equal rows as one row with a higher frequency, if this at least halves their number.
+
+        Rows are equal if they agree in every data set: in m and x, or, with `average`, in m and n;
+        the row that is left then has their average x.
         """
         rows = self.counts.shape[1]
-        if rows == 1 or self.features is not None:
+        if rows == 1 or self.design is not None:
             return self
-        key = torch.cat(
-            [self.group_sizes, self.draws.unsqueeze(-1) if average else self.counts], -1
-        )
+        last = self.draws.unsqueeze(-1) if average else self.counts
+        key = torch.cat([self.group_sizes, last], -1)
         key = key.transpose(0, 1).reshape(rows, -1).to(torch.int64)
-        alike, first = _alike(key)
-        if 2 * len(first) > rows or not torch.equal(key[first][alike], key):
+        classes, first = _classes(key)
+        if 2 * len(first) > rows or not torch.equal(key[first][classes], key):
             return self
-        frequencies = _sum_alike(self.frequencies.unsqueeze(-1), alike, len(first))
-        counts = _sum_alike(
-            self.frequencies.unsqueeze(-1) * self.counts, alike, len(first)
-        ) / frequencies.clamp(min=1)
-        sizes = self.group_sizes[:, first]
-        counts = torch.where(frequencies > 0, counts, self.counts[:, first])
-        constant = (
-            self.constant
-            + self._coefficients()
-            - Sample(counts, sizes, frequencies[..., 0], None, self.constant)._coefficients()
+        weight = self.frequencies.unsqueeze(-1)
+        frequencies = _sum_by_class(weight, classes, len(first))
+        counts = _sum_by_class(weight * self.counts, classes, len(first))
+        counts = torch.where(
+            frequencies > 0, counts / frequencies.clamp(min=1), self.counts[:, first]
         )
-        return Sample(counts, sizes, frequencies[..., 0], None, constant, self.process_group)
+        merged = replace(
+            self,
+            counts=counts,
+            group_sizes=self.group_sizes[:, first],
+            frequencies=frequencies.squeeze(-1),
+        )
+        return replace(merged, constant=self.constant + self._central() - merged._central())
 
-    def _coefficients(self) -> Tensor:
-        """Σ f log C(m, x) up to a term that depends on m and n alone, ``(D,)``; at the odds of n in
-        Σm nothing large is involved.
-        """
-        draws, total = self.draws.unsqueeze(-1), self.group_sizes.sum(-1, keepdim=True)
-        log_pmf = exact.binomial_log_pmf(
-            self.counts, self.group_sizes, exact.typical_log_odds(draws, total)
-        )
-        return (self.frequencies * log_pmf.sum(-1)).sum(-1)
+
+def _slices(number: int, at_once: int) -> list[slice]:
+    return [slice(first, first + at_once) for first in range(0, number, at_once)]
 
 
 def _taken(values: Tensor, data_sets: Tensor) -> Tensor:
-    """values[data_sets], without copying what all data sets share."""
+    """values[data_sets], without a copy if all data sets share one value."""
     if len(values) == 1 or values.stride(0) == 0:
         return values[:1].expand(len(data_sets), *values.shape[1:])
     return values[data_sets]
 
 
-def _alike(key: Tensor) -> tuple[Tensor, Tensor]:
-    """For each row of `key` the number of its class, and for each class one row; by a random hash,
-    which the caller checks.
+def _classes(key: Tensor) -> tuple[Tensor, Tensor]:
+    """The class number of each row of `key`, and one row of each class. Rows of a class have equal
+    hashes; the caller checks that they are equal.
     """
     generator = torch.Generator().manual_seed(0)
     factors = torch.randint(-(2**62), 2**62, (key.shape[-1],), generator=generator).to(key.device)
     hashes = (key * factors).sum(-1)  # integers wrap around, as a hash should
-    _, alike = torch.unique(hashes, return_inverse=True)
-    classes = int(alike.max()) + 1
-    first = torch.zeros(classes, dtype=torch.int64, device=key.device)
-    first[alike] = torch.arange(len(key), device=key.device)
-    return alike, first
+    _, classes = torch.unique(hashes, return_inverse=True)
+    first = torch.zeros(int(classes.max()) + 1, dtype=torch.int64, device=key.device)
+    first[classes] = torch.arange(len(key), device=key.device)
+    return classes, first
 
 
-def _sum_alike(values: Tensor, alike: Tensor, classes: int) -> Tensor:
-    """Sums of values ``(D, R, k)`` over the rows of each class."""
-    index = alike[:, None].expand(values.shape[1:])
-    return torch.stack(
-        [
-            torch.zeros(
-                classes, values.shape[-1], dtype=values.dtype, device=values.device
-            ).scatter_add(0, index, v)
-            for v in values
-        ]
-    )
+def _sum_by_class(values: Tensor, classes: Tensor, number: int) -> Tensor:
+    """Sums of values ``(D, R, k)`` over the rows of each class, ``(D, number, k)``."""
+    sums = values.new_zeros(len(values), number, values.shape[-1])
+    return sums.scatter_add(1, classes[:, None].expand_as(values), values)

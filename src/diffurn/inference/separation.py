@@ -1,12 +1,19 @@
-"""Which weights the counts bound from both sides, from one side or not at all.
+"""Maxima at infinity: which coefficients the counts bound from both sides, from one side, or not at
+all.
 
-Draw an arrow from group j to group k if in some row a ball of j was taken while one of k was left:
-ω_j / ω_k cannot be zero then. The likelihood has a finite maximum exactly if every group can be
-reached from every other (Ford's condition for the Bradley-Terry model, L. R. Ford, 1957, holds for
-urns as well: the counts of a row lie on a face of their polytope that is cut out by such
-exchanges). Otherwise the groups fall into blocks. Within a block, ratios are finite; between
-blocks, a one-way path makes the ratio infinite, no path leaves it open. In the limit the law of
-each row is a product over blocks: each block is an urn of its own.
+Groups with weights of their own. Draw an arrow from group j to group k if in some row a ball of j
+was drawn while a ball of k was left: ω_j / ω_k cannot be zero then. The likelihood has a finite
+maximum exactly if every group can be reached from every other group (Ford's condition for the
+Bradley-Terry model, L. R. Ford, 1957; it holds for urns as well, since the counts of a row lie on a
+face of their polytope that is cut out by such exchanges). Otherwise the groups fall into blocks.
+Ratios within a block are finite. Between blocks, a one-way path makes the ratio infinite, and
+without a path the ratio is undetermined. In the limit, the distribution of each row is a product
+over blocks: each block is an urn of its own.
+
+Covariates. Along β + t·d the likelihood never falls exactly if no row has a ball drawn while a ball
+of greater z · d was left: the counts of the row maximise Σ x_j (z_j · d). In the limit t → ∞,
+groups of a row with different values of z · d are drawn independently. Newton's method finds such a
+direction d by following it; the functions below check it against the counts.
 """
 
 from __future__ import annotations
@@ -18,42 +25,18 @@ from torch import Tensor
 
 from diffurn.inference.sample import Sample
 
-
-def closure(arrows: Tensor) -> Tensor:
-    """Which nodes reach which along arrows ``(..., c, c)``, every node itself, by repeated
-    squaring.
-    """
-    nodes = arrows.shape[-1]
-    reach = (arrows | torch.eye(nodes, dtype=torch.bool, device=arrows.device)).float()
-    for _ in range((nodes - 1).bit_length()):
-        reach = (reach @ reach).clamp(max=1)
-    return reach > 0
+# A direction found by Newton's method has a few correct digits: enough to tell which groups tie
+# along it. With these ties taken as exact, the direction follows to rounding.
+TIE = 1e-3
+EXACT = 1e-9
 
 
-def _arrows(sample: Sample, source: Tensor, target: Tensor) -> Tensor:
-    """j → k if in some row j has `source` and k has `target`, both ``(D, R, c)``."""
-    return sample.summed(source.float().mT @ target.float())[0] > 0
+# --- blocks of groups
 
 
-def preferences(sample: Sample) -> Tensor:
-    """j → k if in some row a ball of j was taken while one of k was left, ``(D, c, c)``."""
-    happened = (sample.frequencies > 0).unsqueeze(-1)
-    return _arrows(
-        sample, (sample.counts > 0) & happened, (sample.counts < sample.group_sizes) & happened
-    )
-
-
-def meetings(sample: Sample) -> Tensor:
-    """j → k if both were in the urn in a row in which not everything was drawn, ``(D, c, c)``:
-    comparable, given a penalty.
-    """
-    competing = sample.competing
-    return _arrows(sample, competing, competing)
-
-
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Blocks:
-    """Groups whose ratios are finite belong to one block.
+    """Groups whose ratios of weights are finite form a block.
 
     Attributes:
         reach: reach[j, k]: the counts keep ω_j / ω_k away from zero, ``(D, c, c)``.
@@ -65,24 +48,36 @@ class Blocks:
 
     @classmethod
     def of(cls, arrows: Tensor) -> Blocks:
-        reach = closure(arrows)
-        return cls(reach, (reach & reach.mT).float().argmax(-1))
+        """From arrows ``(D, c, c)``, by repeated squaring; every group reaches itself."""
+        groups = arrows.shape[-1]
+        reach = (arrows | torch.eye(groups, dtype=torch.bool, device=arrows.device)).float()
+        for _ in range((groups - 1).bit_length()):
+            reach = (reach @ reach).clamp(max=1)
+        reached = reach > 0
+        return cls(reached, (reached & reached.mT).float().argmax(-1))
+
+    @property
+    def number(self) -> Tensor:
+        """How many blocks there are, ``(D,)``."""
+        groups = torch.arange(self.labels.shape[-1], device=self.labels.device)
+        return (self.labels == groups).sum(-1)
 
     @property
     def same(self) -> Tensor:
+        """Whether two groups belong to one block, ``(D, c, c)``."""
         return self.labels.unsqueeze(-1) == self.labels.unsqueeze(-2)
 
     @property
     def gauge(self) -> Tensor:
-        """Projection onto the indicators of the blocks, along which the limit likelihood is
-        constant.
+        """Projection onto the indicators of the blocks, ``(D, c, c)``; the likelihood of the limit
+        is constant along them.
         """
         same = self.same.double()
         return same / same.sum(-1, keepdim=True)
 
     @property
     def whole(self) -> Tensor:
-        """Data sets with one block only, ``(D,)``."""
+        """Data sets with a single block, ``(D,)``."""
         return (self.labels == 0).all(-1)
 
     def pick(self, data_sets: Tensor) -> Blocks:
@@ -90,24 +85,126 @@ class Blocks:
 
     def order(self) -> Tensor:
         """log(ω_j / ω_k) as far as the blocks decide it, ``(D, c, c)``: 0 within a block, ±inf
-        along a one-way path, nan without one.
+        along a one-way path, nan without a path.
         """
         forth, back = self.reach, self.reach.mT
         one_way = torch.where(forth, torch.inf, torch.where(back, -torch.inf, torch.nan))
         return torch.where(forth & back, 0.0, one_way).double()
 
-    def contracted(self, nodes: Tensor) -> Blocks:
-        """The blocks if some groups ``(D, c)`` are tied to each other."""
-        return Blocks.of(self.reach | (nodes.unsqueeze(-1) & nodes.unsqueeze(-2)))
+    def contracted(self, groups: Tensor) -> Blocks:
+        """The blocks if the chosen groups ``(D, c)`` have finite ratios with each other."""
+        return Blocks.of(self.reach | (groups.unsqueeze(-1) & groups.unsqueeze(-2)))
+
+
+def _arrows(sample: Sample, source: Tensor, target: Tensor) -> Tensor:
+    """j → k if in some row j has `source` and k has `target`, both ``(D, R, c)``."""
+    return sample.summed(source.float().mT @ target.float())[0] > 0
+
+
+def preferences(sample: Sample) -> Tensor:
+    """j → k if in some row a ball of j was drawn while a ball of k was left, ``(D, c, c)``."""
+    happened = (sample.frequencies > 0).unsqueeze(-1)
+    drawn, left = sample.counts > 0, sample.counts < sample.group_sizes
+    return _arrows(sample, drawn & happened, left & happened)
+
+
+def meetings(sample: Sample) -> Tensor:
+    """j → k if both compete in some row, ``(D, c, c)``: comparable, given a penalty."""
+    competing = sample.competing
+    return _arrows(sample, competing, competing)
 
 
 def main_block(blocks: Blocks, sample: Sample) -> Tensor:
-    """The groups against which a centred fit measures, ``(D, c)``: the block of most groups, among
-    equals that of most draws.
+    """The groups to which a centred fit is relative, ``(D, c)``: the block of most groups; among
+    equals, the one of most draws.
     """
     drawn, _ = sample.totals
-    same = blocks.same & ~sample.absent.unsqueeze(-1) & ~sample.absent.unsqueeze(-2)
+    absent = sample.absent
+    same = blocks.same & ~absent.unsqueeze(-1) & ~absent.unsqueeze(-2)
     members, draws = same.sum(-1).double(), (same.double() @ drawn.unsqueeze(-1)).squeeze(-1)
     most = members == members.amax(-1, keepdim=True)
     best = torch.where(most, draws, -1.0).argmax(-1)
     return same.gather(1, best[:, None, None].expand(-1, 1, same.shape[-1])).squeeze(1)
+
+
+# --- directions of covariates
+
+
+def centred_design(sample: Sample) -> Tensor:
+    """Features less their average over the competing groups of the row, and zero for other groups:
+    ``(D, R, c, p)``.
+
+    A common part of all groups of a row cancels in the likelihood. A large common part, such as
+    that of dates, would cost digits if it stayed.
+    """
+    assert sample.design is not None
+    competing = sample.competing.unsqueeze(-1)
+    total = torch.where(competing, sample.design, 0.0).sum(-2, keepdim=True)
+    average = total / competing.sum(-2, keepdim=True).clamp(min=1)
+    return torch.where(competing, sample.design - average, 0.0)
+
+
+def gram(sample: Sample) -> Tensor:
+    """Σ f zᵀz of centred features z, ``(D, p, p)``: singular where β is not identified."""
+    centred = centred_design(sample).flatten(1, 2)
+    weight = sample.frequencies.repeat_interleave(sample.counts.shape[-1], 1).unsqueeze(-1)
+    return sample.summed(centred.mT @ (weight * centred))[0]
+
+
+def scales(sample: Sample) -> Tensor:
+    """The size of each feature, ``(D, p)``; it makes coefficients comparable."""
+    return gram(sample).diagonal(dim1=-2, dim2=-1).sqrt()
+
+
+def null_projection(sample: Sample, scale: Tensor) -> Tensor:
+    """Projection onto the directions of β on which no row depends, ``(D, p, p)``."""
+    unit = torch.where(scale > 0, scale, 1.0)
+    values, vectors = torch.linalg.eigh(gram(sample) / (unit.unsqueeze(-1) * unit.unsqueeze(-2)))
+    basis = torch.where((values < EXACT).unsqueeze(-2), vectors / unit.unsqueeze(-1), 0.0)
+    # Scaling back makes the columns of the basis non-orthogonal.
+    q, s, _ = torch.linalg.svd(basis, full_matrices=False)
+    significant = s > 1e-12 * s.amax(-1, keepdim=True).clamp(min=1e-300)
+    kept = torch.where(significant.unsqueeze(-2), q, 0.0)
+    return kept @ kept.mT
+
+
+def cleaned(direction: Tensor, scale: Tensor, noise: float) -> Tensor:
+    """A direction ``(D, p)`` without the components that are noise relative to the largest, each in
+    units of its feature.
+    """
+    size = (direction * scale).abs()
+    return torch.where(size > noise * size.amax(-1, keepdim=True), direction, 0.0)
+
+
+def _along(sample: Sample, direction: Tensor) -> tuple[Tensor, Tensor]:
+    """z · direction ``(D, R, c)`` and the size of its terms within each row ``(D, R)``."""
+    assert sample.design is not None
+    extent = sample.design.amax(-2) - sample.design.amin(-2)
+    values = (sample.design @ direction[:, None, :, None]).squeeze(-1)
+    return values, (extent @ direction.abs().unsqueeze(-1)).squeeze(-1)
+
+
+def separates(sample: Sample, direction: Tensor, tolerance: float) -> Tensor:
+    """Whether the likelihood never falls along a direction ``(D, p)``, and rises somewhere;
+    ``(D,)``.
+    """
+    values, scale = _along(sample, direction)
+    undetermined, competing = sample.undetermined, sample.competing
+    happened = undetermined.unsqueeze(-1)
+    drawn, left = sample.counts > 0, sample.counts < sample.group_sizes
+    lowest_drawn = torch.where(drawn & happened, values, torch.inf).amin(-1)
+    highest_left = torch.where(left & happened, values, -torch.inf).amax(-1)
+    never_falls = ~undetermined | (lowest_drawn - highest_left >= -tolerance * scale)
+    highest, lowest = (
+        torch.where(competing, sign * values, -torch.inf).amax(-1) for sign in (1, -1)
+    )
+    rises = undetermined & (highest + lowest > tolerance * scale)
+    falling, rising = sample.summed((~never_falls).sum(-1), rises.sum(-1))
+    return (falling == 0) & (rising > 0)
+
+
+def refined(labels: Tensor, sample: Sample, direction: Tensor) -> Tensor:
+    """Labels ``(D, R, c)`` that also tell apart groups of a row with different z · direction."""
+    values, scale = _along(sample, direction)
+    tied = (values.unsqueeze(-1) - values.unsqueeze(-2)).abs() <= 2 * TIE * scale[..., None, None]
+    return (tied & (labels.unsqueeze(-1) == labels.unsqueeze(-2))).float().argmax(-1)

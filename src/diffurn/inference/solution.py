@@ -1,4 +1,6 @@
-"""The maximum of the likelihood, wherever it lies."""
+"""The maximum of the likelihood by Newton's method, finite or at infinity, for many data sets at
+once.
+"""
 
 from __future__ import annotations
 
@@ -9,44 +11,165 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.likelihood import Evaluation, evaluate
-from diffurn.inference.newton import Objective, Optimum, maximise, orthogonal_to, solve
-from diffurn.inference.recession import (
+from diffurn.inference.likelihood import Evaluation, Objective, orthogonal_to, solve
+from diffurn.inference.sample import Sample
+from diffurn.inference.separation import (
     EXACT,
     TIE,
+    Blocks,
     cleaned,
+    meetings,
     null_projection,
+    preferences,
     refined,
     scales,
     separates,
 )
-from diffurn.inference.sample import Sample
-from diffurn.inference.separation import Blocks, meetings, preferences
-from diffurn.inference.start import starting_point
 
-# Newton's method needs a handful of iterations; if it has not ended after a stage, it may be
-# running after a maximum at infinity.
+_HALVINGS = 40
+# The last step moves β by less than 1e-9 of the information of a single ball; the step after it
+# would be of order 1e-18.
+_LAST_STEP = 1e-18
+_ARMIJO = 1e-4
+_ROUNDING = 1e-11
+_ITERATIONS_OF_SUBSAMPLE = 20
+# Newton's method needs a handful of iterations. If it has not converged after a stage, it may be
+# following a maximum at infinity.
 _STAGE = 12
 _STAGES = 12
 _LAST = 200
 
 
-@dataclass(frozen=True)
-class Solution:
-    """A maximum for each data set; where it lies at infinity, of the limit law, whose rows are
-    split by `labels`.
+# --- Newton's method
+
+
+class Optimum(NamedTuple):
+    """Where Newton's method ended in each data set.
 
     Attributes:
-        objective: as it was given.
+        coefficients: ``(D, p)``.
+        evaluation: at the last point that was evaluated.
+        step: the last step, accepted or not, ``(D, p)``.
+        iterations: ``(D,)``.
+        converged: ``(D,)``.
+    """
+
+    coefficients: Tensor
+    evaluation: Evaluation
+    step: Tensor
+    iterations: Tensor
+    converged: Tensor
+
+    def pick(self, data_sets: Tensor) -> Optimum:
+        beta, step, iterations, converged = (
+            x[data_sets] for x in (self.coefficients, self.step, self.iterations, self.converged)
+        )
+        return Optimum(beta, self.evaluation.pick(data_sets), step, iterations, converged)
+
+    @staticmethod
+    def joined(parts: list[tuple[Tensor, Optimum]]) -> Optimum:
+        """Optima of some data sets each, in the order of the data sets."""
+        order = torch.cat([chosen for chosen, _ in parts]).argsort()
+
+        def join(tensors: list[Tensor]) -> Tensor:
+            return torch.cat(tensors)[order]
+
+        optima = [optimum for _, optimum in parts]
+        return Optimum(
+            join([optimum.coefficients for optimum in optima]),
+            Evaluation(*(join(list(x)) for x in zip(*(o.evaluation for o in optima), strict=True))),
+            join([optimum.step for optimum in optima]),
+            join([optimum.iterations for optimum in optima]),
+            join([optimum.converged for optimum in optima]),
+        )
+
+
+def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Optimum:
+    """Full Newton steps, halved while the objective falls; data sets that have converged are left
+    alone.
+
+    The Newton decrement, score · step, is twice the gain that the step can still bring. Once it is
+    below 1e-18 per ball, the step is taken without another evaluation: value and curvature then
+    belong to a point closer than 1e-9 (in the units above) to the reported one.
+    """
+    tolerance = _LAST_STEP * objective.sample.totals[0].sum(-1).clamp(min=1)
+    coefficients, evaluation = start.clone(), objective.at(start)
+    step = evaluation.newton_step(objective.gauge)
+    length, count = torch.ones_like(tolerance), torch.zeros_like(tolerance, dtype=torch.int64)
+    converged = torch.zeros_like(tolerance, dtype=torch.bool)
+    for _ in range(iterations):
+        decrement = (evaluation.score * step).sum(-1)
+        converged |= decrement <= tolerance
+        active = torch.nonzero(~converged & (length > 0.5**_HALVINGS)).flatten()
+        if not len(active):
+            break
+        # The whole sample is never copied.
+        part = objective if len(active) == len(converged) else objective.pick(active)
+        trial = coefficients[active] + length[active, None] * step[active]
+        result = part.at(trial)
+        before = evaluation.value[active]
+        wanted = before + _ARMIJO * length[active] * decrement[active]
+        better = result.value >= wanted - _ROUNDING * (1 + before.abs())  # False for NaN
+        count[active] += 1
+        length[active] = torch.where(better, 1.0, 0.5 * length[active])
+        moved, kept = active[better], torch.nonzero(better).flatten()
+        if len(moved):
+            accepted = result.pick(kept)
+            coefficients[moved] = trial[kept]
+            evaluation = evaluation.replaced(moved, accepted)
+            step[moved] = accepted.newton_step(part.gauge[kept])
+    coefficients = torch.where(converged.unsqueeze(-1), coefficients + step, coefficients)
+    return Optimum(coefficients, evaluation, step, count, converged)
+
+
+def starting_point(objective: Objective) -> Tensor:
+    """The observed log-odds, or zero with a design; with very many rows, the fit of a random
+    subsample, so that all rows are passed about three times only.
+    """
+    sample = objective.sample
+    if sample.design is None:
+        start = sample.observed_log_odds()
+    else:
+        start = sample.counts.new_zeros(len(sample.counts), sample.parameters)
+    start = start - (objective.gauge @ start.unsqueeze(-1)).squeeze(-1)
+    rows = sample.counts.shape[1]
+    (all_rows,) = sample.summed(torch.tensor(rows, device=start.device))
+    if all_rows < objective.many_rows:
+        return start
+    # The rows are chosen at random, since they may come in a regular pattern. The generator is
+    # separate, so that a fit leaves torch's random state unchanged.
+    number = max(1, objective.subsample * rows // int(all_rows))
+    order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
+    part = replace(
+        objective, sample=sample.pick_rows(order[:number].to(start.device)), progress=None
+    )
+    optimum = maximise(part, start, _ITERATIONS_OF_SUBSAMPLE)
+    usable = optimum.converged
+    if sample.design is None:  # a subsample may be separated where the sample is not
+        mine, all_ = (Blocks.of(preferences(x)).labels for x in (part.sample, sample))
+        usable = usable & (mine == all_).all(-1)
+    return torch.where(usable.unsqueeze(-1), optimum.coefficients, start)
+
+
+# --- the solution
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """The maximum of each data set. Where it lies at infinity, it is the maximum of the limit
+    distribution, whose rows are split by `labels`.
+
+    Attributes:
+        objective: the objective as it was given.
         optimum: in the solver's coordinates, orthogonal to `gauge`.
-        gauge: projection onto the directions in which the (limit) likelihood is constant, ``(D, p,
-            p)``.
+        gauge: projection onto the directions in which the likelihood (of the limit) is constant,
+            ``(D, p, p)``.
         labels: of the groups in each row, ``(D, R or 1, c)``; groups with different labels are
             drawn independently in the limit.
-        blocks: of comparable groups; None with covariates.
-        escape: where the maximum lies at infinity, the direction to it, ``(D, p)``; zero without
-            covariates, where `blocks` tell more.
-        log_likelihood: without penalty, ``(D,)``.
+        blocks: of comparable groups; None with a design.
+        escape: where the maximum lies at infinity, the direction to it, ``(D, p)``; zero without a
+            design, where `blocks` says more.
+        log_likelihood: without the penalty, ``(D,)``.
         covariance: inverse of the information, orthogonal to the gauge, ``(D, p, p)``.
     """
 
@@ -58,6 +181,23 @@ class Solution:
     escape: Tensor
     log_likelihood: Tensor
     covariance: Tensor
+
+    @classmethod
+    def of(
+        cls,
+        objective: Objective,
+        optimum: Optimum,
+        gauge: Tensor,
+        labels: Tensor,
+        blocks: Blocks | None,
+        escape: Tensor,
+    ) -> Solution:
+        covariance = solve(optimum.evaluation.information, orthogonal_to(gauge), gauge)
+        log_likelihood = optimum.evaluation.value
+        if objective.penalty is not None:
+            silent = replace(objective, progress=None)
+            log_likelihood = silent.likelihood(optimum.coefficients).value
+        return cls(objective, optimum, gauge, labels, blocks, escape, log_likelihood, covariance)
 
     def pick(self, data_sets: Tensor) -> Solution:
         return Solution(
@@ -71,17 +211,6 @@ class Solution:
             covariance=self.covariance[data_sets],
         )
 
-    @property
-    def free_parameters(self) -> Tensor:
-        """As many as the groups that meet could have, ``(D,)``; those at infinity count."""
-        sample = self.objective.sample
-        if self.blocks is None:
-            return torch.full_like(self.optimum.iterations, sample.parameters)
-        together = Blocks.of(meetings(sample)).labels
-        return sample.counts.shape[-1] - (
-            together == torch.arange(together.shape[-1], device=together.device)
-        ).sum(-1)
-
     @cached_property
     def split(self) -> Tensor:
         """Data sets whose maximum lies at infinity, ``(D,)``."""
@@ -89,84 +218,93 @@ class Solution:
         return rows > 0
 
     @property
+    def free_parameters(self) -> Tensor:
+        """The number of parameters, ``(D,)``; those at infinity count."""
+        if self.blocks is None:
+            return torch.full_like(self.optimum.iterations, self.gauge.shape[-1])
+        comparable = self.blocks
+        if self.objective.penalty is None and not bool(comparable.whole.all()):
+            comparable = Blocks.of(meetings(self.objective.sample))
+        return self.gauge.shape[-1] - comparable.number
+
+    @property
     def finite_parameters(self) -> Tensor:
-        """Those of the limit law, ``(D,)``."""
-        return self.gauge.shape[-1] - self.gauge.diagonal(dim1=-2, dim2=-1).sum(-1).round().to(
-            torch.int64
-        )
+        """The number of parameters of the limit distribution, ``(D,)``."""
+        fixed = self.gauge.diagonal(dim1=-2, dim2=-1).sum(-1).round().to(torch.int64)
+        return self.gauge.shape[-1] - fixed
 
     def limit(self, sample: Sample) -> Sample:
-        """The rows of a sample as the limit law has them."""
+        """The rows of a sample, split as in the limit distribution."""
         return sample.split(self.labels) if bool(self.split.any()) else sample
 
 
-def solve_groups(objective: Objective) -> Solution:
-    """One weight per group; `separation` tells beforehand which ratios are finite. A penalty makes
-    all ratios so that can be compared.
+def solve_sample(objective: Objective) -> Solution:
+    """The maximum likelihood estimate, with or without a design."""
+    if objective.sample.design is None:
+        return _solve_groups(objective)
+    return _solve_design(objective)
+
+
+# --- a weight for every group
+
+
+def _solve_groups(objective: Objective) -> Solution:
+    """The blocks tell beforehand which ratios are finite. With a penalty, all ratios of groups that
+    meet are.
     """
     sample = objective.sample
     blocks = Blocks.of(preferences(sample) if objective.penalty is None else meetings(sample))
-    objective = replace(objective, gauge=blocks.gauge)
+    gauge = blocks.gauge
+    objective = replace(objective, gauge=gauge)
     whole = blocks.whole if objective.penalty is None else torch.ones_like(blocks.whole)
     if bool(whole.all()):
         optimum = maximise(objective, starting_point(objective), _LAST)
     else:
-        parts = [(torch.nonzero(whole).flatten(), False), (torch.nonzero(~whole).flatten(), True)]
-        optimum = _joined(
-            [
-                (chosen, _maximise_limit(objective.pick(chosen), blocks.pick(chosen), split))
-                for chosen, split in parts
-            ]
-        )
+        optimum = _maximise_each(objective, blocks, whole)
     labels = torch.where(whole.unsqueeze(-1), 0, blocks.labels).unsqueeze(1)
-    return _finish(
-        objective, optimum, blocks.gauge, labels, blocks, torch.zeros_like(optimum.coefficients)
-    )
+    escape = torch.zeros_like(optimum.coefficients)
+    return Solution.of(objective, optimum, gauge, labels, blocks, escape)
 
 
-def _maximise_limit(objective: Objective, blocks: Blocks, split: bool) -> Optimum:
-    if split:
-        objective = replace(objective, sample=objective.sample.split(blocks.labels.unsqueeze(1)))
-    return maximise(objective, starting_point(objective), _LAST)
+def _maximise_each(objective: Objective, blocks: Blocks, whole: Tensor) -> Optimum:
+    """Data sets with one block as they are; those with several blocks in the limit."""
+    parts = []
+    for separated in (False, True):
+        chosen = torch.nonzero(whole != separated).flatten()
+        if not len(chosen):
+            continue
+        part = objective.pick(chosen)
+        if separated:
+            labels = blocks.labels[chosen].unsqueeze(1)
+            part = replace(part, sample=part.sample.split(labels))
+        parts.append((chosen, maximise(part, starting_point(part), _LAST)))
+    return Optimum.joined(parts)
 
 
-def _joined(parts: list[tuple[Tensor, Optimum]]) -> Optimum:
-    """The optima of some data sets each, in the order of the data sets."""
-    order = torch.cat([chosen for chosen, _ in parts]).argsort()
-
-    def join(*tensors: Tensor) -> Tensor:
-        return torch.cat(tensors)[order]
-
-    optima = [optimum for _, optimum in parts]
-    evaluation = Evaluation(*map(join, *(optimum.evaluation for optimum in optima)))
-    fields = (
-        join(*(getattr(optimum, name) for optimum in optima))
-        for name in ("coefficients", "step", "iterations", "converged")
-    )
-    coefficients, step, iterations, converged = fields
-    return Optimum(coefficients, evaluation, step, iterations, converged)
+# --- a coefficient for every feature
 
 
-def solve_features(objective: Objective) -> Solution:
-    """log ω = features · β; a coefficient is infinite if holding it at any finite value costs
-    likelihood, and nan if it costs none.
+def _solve_design(objective: Objective) -> Solution:
+    """A coefficient is infinite if every finite value of it costs likelihood, and nan if none
+    does.
     """
-    limit = follow(objective)
+    limit = _follow(objective)
     unseen = limit.gauge.diagonal(dim1=-2, dim2=-1) > 1e-9
     escape = torch.where(unseen & (limit.escape == 0), torch.nan, limit.escape)
     for column in torch.nonzero((limit.escape != 0).any(0)).flatten().tolist():
         lost = torch.nonzero(limit.escape[:, column]).flatten()
         part = objective.pick(lost)
-        null = null_projection(part.sample.split(held(part, column).labels), scales(part.sample))
+        held = part.sample.split(hold(part, column).labels)
+        null = null_projection(held, scales(part.sample))
         escape[lost, column] = torch.where(
             null[:, column, column] > 1e-9, torch.nan, escape[lost, column]
         )
-    return _finish(objective, limit.optimum, limit.gauge, limit.labels, None, escape)
+    return Solution.of(objective, limit.optimum, limit.gauge, limit.labels, None, escape)
 
 
 class Limit(NamedTuple):
-    """The law at the end of all directions in which the likelihood rises for ever, and its maximum;
-    as in `Solution`.
+    """The maximum of the limit distribution along all directions in which the likelihood keeps
+    rising; the attributes are those of `Solution`.
     """
 
     optimum: Optimum
@@ -175,24 +313,23 @@ class Limit(NamedTuple):
     escape: Tensor
 
 
-def follow(objective: Objective) -> Limit:
-    """Newton's method in stages; a direction in which the likelihood rises for ever is found on the
-    way, and followed to its end.
+def _follow(objective: Objective) -> Limit:
+    """Newton's method in stages. After each stage, a direction in which the likelihood keeps rising
+    is looked for; if there is one, the next stage maximises the limit along it.
     """
     sample, gauge = objective.sample, objective.gauge
     labels = torch.zeros_like(sample.counts, dtype=torch.int64)
-    optimum = maximise(
-        objective, starting_point(objective), _STAGE if objective.penalty is None else _LAST
-    )
+    stages, longest = (_STAGES, _STAGE) if objective.penalty is None else (0, _LAST)
+    optimum = maximise(objective, starting_point(objective), longest)
     escape = torch.zeros_like(optimum.coefficients)
     limit, before = objective, torch.zeros_like(optimum.coefficients)
-    for _ in range(_STAGES if objective.penalty is None else 0):
+    for _ in range(stages):
         found = _escape(limit.sample, sample, labels, (optimum.coefficients - before, optimum.step))
         if found is not None:
             direction, labels = found
-            limit = replace(objective, sample=sample.split(labels))
-            gauge = null_projection(limit.sample, scales(sample))
-            limit = replace(limit, gauge=gauge)
+            split = sample.split(labels)
+            gauge = null_projection(split, scales(sample))
+            limit = replace(objective, sample=split, gauge=gauge)
             # A later direction refines the limit along an earlier one, which has decided the signs
             # of its own coefficients.
             escape = torch.where(escape == 0, direction, escape)
@@ -204,57 +341,35 @@ def follow(objective: Objective) -> Limit:
     return Limit(optimum, gauge, labels, escape)
 
 
-def held(objective: Objective, column: int) -> Limit:
-    """The limit law while one coefficient is held at a finite value: whichever, since it acts as an
-    offset. The maximum is that at zero.
-    """
-    sample = objective.sample
-    assert sample.features is not None
-    own = torch.nn.functional.one_hot(torch.tensor(column), sample.parameters).to(sample.counts)
-    alone = torch.outer(own, own)
-    limit = follow(
-        replace(
-            objective,
-            sample=replace(sample, features=sample.features * (1 - own)),
-            gauge=objective.gauge + alone,
-        )
-    )
-    return limit._replace(gauge=limit.gauge - alone)
-
-
 def _escape(
     limit: Sample, sample: Sample, labels: Tensor, candidates: tuple[Tensor, ...]
 ) -> tuple[Tensor, Tensor] | None:
-    """A direction ``(D, p)``, zero for most data sets, along which the limit law's likelihood rises
-    for ever, and the labels at its end.
+    """A direction ``(D, p)`` along which the likelihood of the limit keeps rising, zero for most
+    data sets, and the labels at its end.
     """
     scale = scales(sample)
     direction = torch.zeros_like(scale)
     for candidate in candidates:
         rough = cleaned(candidate, scale, 0.1 * TIE)
         ends = refined(labels, sample, rough)
-        # The same direction with its ties made exact is what is checked.
+        # The same direction with exact ties is checked as well.
         exact = (null_projection(sample.split(ends), scale) @ rough.unsqueeze(-1)).squeeze(-1)
         exact = cleaned(exact, scale, EXACT)
-        found = (
-            separates(limit, rough, TIE) & separates(limit, exact, EXACT) & (direction == 0).all(-1)
-        )
+        found = separates(limit, rough, TIE) & separates(limit, exact, EXACT)
+        found &= (direction == 0).all(-1)
         direction = torch.where(found.unsqueeze(-1), exact, direction)
         labels = torch.where(found[:, None, None], ends, labels)
     return (direction, labels) if bool((direction != 0).any()) else None
 
 
-def _finish(
-    objective: Objective,
-    optimum: Optimum,
-    gauge: Tensor,
-    labels: Tensor,
-    blocks: Blocks | None,
-    escape: Tensor,
-) -> Solution:
-    evaluation = optimum.evaluation
-    covariance = solve(evaluation.information, orthogonal_to(gauge), gauge)
-    log_likelihood = evaluation.value
-    if objective.penalty is not None:
-        log_likelihood = evaluate(objective.law, objective.sample, optimum.coefficients).value
-    return Solution(objective, optimum, gauge, labels, blocks, escape, log_likelihood, covariance)
+def hold(objective: Objective, column: int) -> Limit:
+    """The limit distribution while one coefficient is held at zero. Its labels and gauge are those
+    for any finite value, since a held coefficient acts as an offset.
+    """
+    sample = objective.sample
+    assert sample.design is not None
+    own = torch.nn.functional.one_hot(torch.tensor(column), sample.parameters).to(sample.counts)
+    alone = torch.outer(own, own)
+    without = replace(sample, design=sample.design * (1 - own))
+    limit = _follow(replace(objective, sample=without, gauge=objective.gauge + alone))
+    return limit._replace(gauge=limit.gauge - alone)

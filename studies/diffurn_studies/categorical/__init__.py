@@ -1,1 +1,1 @@
-"""Learning weights through a categorical relaxation."""
+"""Imitates an urn by unconstrained categoricals."""

@@ -1,4 +1,4 @@
-"""`diffurn report`: runs as one page."""
+"""`diffurn report`: runs on one page."""
 
 from __future__ import annotations
 
@@ -7,8 +7,6 @@ from typing import Annotated
 
 import typer
 
-from diffurn.cli.output import check_place, refusing
-
 
 def report(
     runs: Annotated[
@@ -16,8 +14,9 @@ def report(
     ],
     out: Annotated[Path, typer.Option(help="The page to write.")] = Path("report.html"),
 ) -> None:
-    """Show runs as one page that needs no network: tables, figures, settings and environment."""
-    from diffurn_studies.harness.records import RunError
+    """Show runs as one page that needs no network: tables, figures, options and environments."""
+    from diffurn.cli.output import check_place, refusing
+    from diffurn_studies.harness.errors import RunError
     from diffurn_studies.harness.report import write_report
 
     check_place("--out", out)

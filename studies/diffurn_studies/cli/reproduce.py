@@ -1,13 +1,16 @@
-"""`diffurn reproduce`: the paper's tables and figures."""
+"""`diffurn reproduce`: the paper's tables and figures.
+
+`diffurn.cli` imports this module, so it is imported here only where a command runs.
+"""
 
 from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 import typer
 from rich.console import Console
@@ -20,103 +23,184 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from diffurn.cli.output import refuse, standard_output
+from diffurn_studies.harness import settings
+from diffurn_studies.harness.arms import DEFAULT, Entry
+from diffurn_studies.harness.errors import RunError
+from diffurn_studies.harness.study import Study
+from diffurn_studies.registry import STUDIES
 
 
-def reproduce(
-    name: Annotated[
-        str,
-        typer.Argument(
-            help="ks, minimal, categorical, ...; all runs every experiment, each in a folder of "
-            "its own."
-        ),
-    ],
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A small version of it, in a minute or two.")
-    ] = False,
-    seeds: Annotated[
-        int | None, typer.Option(min=1, help="Repetitions, where the experiment has some.")
-    ] = None,
-    device: Annotated[str | None, typer.Option(help="torch device, such as cpu or cuda.")] = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Run directory, by default runs/NAME; the same command resumes it."),
-    ] = None,
-    engine: Annotated[
-        str, typer.Option(help="local, or ray for the cores of a Ray cluster.")
-    ] = "local",
-    address: Annotated[
-        str | None,
-        typer.Option(help="Ray cluster to use, such as auto; by default one is started here."),
-    ] = None,
-    assignments: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Any option of the experiment, as name=value; repeatable."),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON instead of tables.")] = False,
-) -> None:
-    """Regenerate tables and figures of the paper, beside the paper's own figures."""
-    from diffurn_studies.harness import engines, settings
-    from diffurn_studies.harness import runner as harness
+class Planned(NamedTuple):
+    """A run that was asked for."""
 
-    try:
-        names = list(harness.EXPERIMENTS) if name == "all" else [name]
-        modules = {each: harness.find(each) for each in names}
-        asked = dict(map(settings.split, assignments or []))
-        asked |= {
-            option: str(value)
-            for option, value in {"seeds": seeds, "device": device}.items()
-            if value is not None
-        }
-        options = _options(modules, quick, asked)
-        directories = {
-            each: (out or Path("runs")) / each if name == "all" or out is None else out
-            for each in names
-        }
-        chosen = engines.named(engine, address)
-        for each in names:
-            with (
-                redirect_stdout(sys.stderr),
-                _progress(each) as progress,
-            ):  # Ray tells stdout about workers that died
-                harness.run(modules[each], options[each], directories[each], chosen, progress)
-    except harness.RunError as error:
-        refuse(str(error))
-    except KeyboardInterrupt:
-        typer.echo(
-            "diffurn: stopped; finished units are recorded, and the same command goes on from "
-            "there",
-            err=True,
-        )
-        raise typer.Exit(130) from None
-    _print(directories, as_json)
+    study: Study
+    arm: str
+    options: Any
+    directory: Path
 
 
-def _options(modules: dict[str, Any], quick: bool, asked: dict[str, str]) -> dict[str, Any]:
-    """Options of every experiment; of several, each takes the settings it has a field for."""
-    from diffurn_studies.harness import settings
-    from diffurn_studies.harness.records import RunError
+def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
+    """The command for some studies; its help lists them with their arms."""
 
-    options = {
-        name: module.Options.quick() if quick else module.Options()
-        for name, module in modules.items()
+    def reproduce(
+        name: Annotated[
+            str | None,
+            typer.Argument(
+                metavar="STUDY",
+                help="Study to run; all runs every study. Without one, the studies and their arms "
+                "are listed.",
+                show_default=False,
+            ),
+        ] = None,
+        arm: Annotated[
+            str | None, typer.Option(help="Arm of the study.", show_default=DEFAULT)
+        ] = None,
+        quick: Annotated[
+            bool, typer.Option("--quick", help="A small version of it, in a minute or two.")
+        ] = False,
+        seeds: Annotated[
+            int | None, typer.Option(min=1, help="Repetitions, if the study has some.")
+        ] = None,
+        device: Annotated[
+            str | None, typer.Option(help="torch device, such as cpu or cuda.")
+        ] = None,
+        out: Annotated[
+            Path | None,
+            typer.Option(
+                help="Run directory, by default runs/STUDY or runs/STUDY-ARM; the same command "
+                "resumes it."
+            ),
+        ] = None,
+        engine: Annotated[
+            str, typer.Option(help="local, or ray for the cores of a Ray cluster.")
+        ] = "local",
+        address: Annotated[
+            str | None,
+            typer.Option(help="Ray cluster to use, such as auto; by default one is started here."),
+        ] = None,
+        assignments: Annotated[
+            list[str] | None,
+            typer.Option(
+                "--set", help="A number, text or list of the options, as name=value; repeatable."
+            ),
+        ] = None,
+        as_json: Annotated[
+            bool, typer.Option("--json", help="Print JSON instead of tables.")
+        ] = False,
+    ) -> None:
+        from diffurn.cli.output import refuse
+        from diffurn_studies.harness import engines, runner
+
+        if name is None:
+            typer.echo("\n".join(listing(studies)))
+            return
+        try:
+            asked = dict(map(settings.split, assignments or []))
+            asked |= {
+                option: str(value)
+                for option, value in {"seeds": seeds, "device": device}.items()
+                if value is not None
+            }
+            runs = _planned(studies, name, arm, quick, asked, out)
+            chosen = engines.named(engine, address)
+            for own, run in runs.items():
+                # Ray writes about workers that died to the standard output.
+                with redirect_stdout(sys.stderr), _progress(own) as progress:
+                    runner.run(run.study, run.options, run.directory, chosen, progress, run.arm)
+        except RunError as error:
+            refuse(str(error))
+        except KeyboardInterrupt:
+            typer.echo(
+                "diffurn: stopped; finished units are recorded, and the same command goes on from "
+                "there",
+                err=True,
+            )
+            raise typer.Exit(130) from None
+        _print({own: run.directory for own, run in runs.items()}, as_json)
+
+    reproduce.__doc__ = "\n\n".join(
+        [
+            "Regenerate tables and figures of the paper, beside the paper's own figures.",
+            "\b\n" + "\n".join(listing(studies)),
+        ]
+    )
+    return reproduce
+
+
+def listing(studies: Mapping[str, Entry]) -> Iterator[str]:
+    """The studies and their arms, a line each."""
+    yield "Studies and their arms:"
+    for name, entry in studies.items():
+        arms = entry.arm_names()
+        width = max(map(len, arms))
+        yield f"  {name}"
+        for arm in arms:
+            yield f"    {arm:<{width}}  {entry.about(arm)}"
+
+
+def _planned(
+    studies: Mapping[str, Entry],
+    name: str,
+    arm: str | None,
+    quick: bool,
+    asked: Mapping[str, str],
+    out: Path | None,
+) -> dict[str, Planned]:
+    """The runs by the names of their studies; of several studies each takes the settings that it
+    has.
+    """
+    if name != "all" and name not in studies:
+        raise RunError(f"there is no study {name!r}: choose one of {', '.join(studies)}, or all")
+    if name == "all" and arm is not None:
+        raise RunError(f"--arm {arm}: an arm belongs to one study; name the study instead of all")
+    names = list(studies) if name == "all" else [name]
+    loaded = {each: _loaded(each, studies[each]) for each in names}
+    options = {each: studies[each].options(arm or DEFAULT) for each in names}
+    if quick:
+        options = {each: own.quick() for each, own in options.items()}
+    folder = name if arm in (None, DEFAULT) else f"{name}-{arm}"
+    directories = {
+        each: (out or Path("runs")) / each if name == "all" else out or Path("runs") / folder
+        for each in names
     }
-    fields = {name: settings.field_names(each) for name, each in options.items()}
-    nobodys = [option for option in asked if not any(option in names for names in fields.values())]
-    if asked.get("device") == "cpu":  # where there is no choice of device, it is this one
-        nobodys = [option for option in nobodys if option != "device"]
-    if "device" in nobodys:
+    taken = _taken(options, asked)
+    return {
+        each: Planned(
+            loaded[each],
+            arm or DEFAULT,
+            settings.with_settings(options[each], taken[each]),
+            directories[each],
+        )
+        for each in names
+    }
+
+
+def _loaded(name: str, entry: Entry) -> Study:
+    try:
+        return entry.load()
+    except ModuleNotFoundError as missing:
         raise RunError(
-            f"--device {asked['device']}: {', '.join(modules)} computes on the CPU alone; leave "
+            f"the study {name} needs {missing.name}: pip install diffurn-studies"
+        ) from missing
+
+
+def _taken(options: Mapping[str, Any], asked: Mapping[str, str]) -> dict[str, dict[str, str]]:
+    """The settings that each study takes: those that it has, and those that no study has, so that
+    these are refused.
+    """
+    fields = {name: settings.field_names(own) for name, own in options.items()}
+    unknown = [option for option in asked if not any(option in own for own in fields.values())]
+    if asked.get("device") == "cpu":  # every study runs on a CPU
+        unknown = [option for option in unknown if option != "device"]
+    if "device" in unknown:
+        raise RunError(
+            f"--device {asked['device']}: {', '.join(options)} computes on the CPU alone; leave "
             "--device out"
         )
-    taken = {
-        name: {
-            option: text for option, text in asked.items() if option in [*fields[name], *nobodys]
-        }
-        for name in options
+    return {
+        name: {option: text for option, text in asked.items() if option in [*own, *unknown]}
+        for name, own in fields.items()
     }
-    return {name: settings.with_settings(each, taken[name]) for name, each in options.items()}
 
 
 @contextmanager
@@ -128,7 +212,7 @@ def _progress(name: str) -> Iterator[Callable[[int, int, str], None]]:
         TimeElapsedColumn(),
         TextColumn("left:"),
     )
-    # Units may take hours, so the estimate looks at all of them, not at the last half minute.
+    # A unit may take hours, so the estimate averages over all of them.
     console = Console(stderr=True)
     with Progress(
         *columns,
@@ -141,7 +225,7 @@ def _progress(name: str) -> Iterator[Callable[[int, int, str], None]]:
         task = bar.add_task(name, total=None)
 
         def tell(done: int, total: int, unit: str) -> None:
-            if bar.tasks[0].total is None:  # what an earlier run finished says nothing about speed
+            if bar.tasks[0].total is None:  # units of an earlier run do not count for the speed
                 bar.reset(task, total=total, completed=done)
             bar.update(task, completed=done, description=f"{name}: {unit}" if unit else name)
 
@@ -149,6 +233,7 @@ def _progress(name: str) -> Iterator[Callable[[int, int, str], None]]:
 
 
 def _print(directories: dict[str, Path], as_json: bool) -> None:
+    from diffurn.cli.output import standard_output
     from diffurn_studies.harness.runner import read_tables
 
     if as_json:
@@ -168,3 +253,6 @@ def _print(directories: dict[str, Path], as_json: bool) -> None:
         console.print(
             f"records and tables: {path}   figures: {figures}", soft_wrap=True, markup=False
         )
+
+
+reproduce = command(STUDIES)

@@ -1,1 +1,1 @@
-"""Deep clustering with a prior on the sizes of clusters."""
+"""Deep clustering with a prior over the assignments."""

@@ -12,7 +12,8 @@ from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
-from diffurn_studies.clustering.priors import prior_named
+from diffurn_studies.clustering.options import Options
+from diffurn_studies.clustering.priors import Prior
 from diffurn_studies.clustering.records import (
     Model,
     Records,
@@ -22,10 +23,9 @@ from diffurn_studies.clustering.records import (
     version_name,
 )
 from diffurn_studies.harness.drawing import COLOURS, curves, legend_below, plain
-from diffurn_studies.harness.paper import paper
+from diffurn_studies.harness.literature import paper
 
-# What may follow the frequencies of the classes: label, style, and how far beside the class it is
-# drawn.
+# What is drawn beside the frequencies of the classes: label, style, and offset from the class.
 MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
     "weights": ("π", {"marker": "v", "color": "#D55E00", "markeredgewidth": 0}, -0.2),
     "shares": (
@@ -37,19 +37,19 @@ MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
 }
 
 
-def figures(records: Records, options: Any) -> dict[str, Figure]:
-    """Every figure of the study.
+def figures_of(records: Records, options: Options) -> dict[str, Figure]:
+    """All figures of the study.
 
     Args:
         records: by unit.
-        options: of the experiment.
+        options: of the run.
     """
     models, names = (
         models_of(records),
         {version: version_name(version) for version in options.versions},
     )
     stated = paper("clustering")["by_dataset"] if options.dataset == "mnist" else {}
-    learned = [prior for prior in options.priors if prior_named(prior).learned]
+    learned = [prior for prior in options.priors if prior.learned]
     shape = next(iter(records.values()))["shape"]
     return {
         "clustering-accuracy": accuracies(models, names, options.priors, stated),
@@ -61,11 +61,11 @@ def figures(records: Records, options: Any) -> dict[str, Figure]:
 def accuracies(
     models: Sequence[Model],
     versions: Mapping[float, str],
-    priors: Sequence[str],
+    priors: Sequence[Prior],
     stated: Mapping[str, Any],
 ) -> Figure:
-    """Test accuracy over the epochs, every model a thin line, means thick, the paper's figures as
-    marks at the end.
+    """Test accuracy over the epochs: every model a thin line, means thick lines, the paper's
+    figures as marks at the end.
     """
     figure = Figure(figsize=(4.4 * len(versions) + 0.6, 4.4), layout="constrained", dpi=160)
     panels = figure.subplots(1, len(versions), sharey=True, squeeze=False)[0]
@@ -73,7 +73,7 @@ def accuracies(
         {"color": colour, "linestyle": line}
         for line, colour in itertools.product(("-", "--", ":"), COLOURS)
     )
-    styles: dict[str, Any] = dict(zip(priors, drawn, strict=False))
+    styles: dict[Prior, Any] = dict(zip(priors, drawn, strict=False))
     for panel, (version, name) in zip(panels, versions.items(), strict=True):
         for prior, style in styles.items():
             found = [
@@ -81,7 +81,7 @@ def accuracies(
                 for model in select(models, version, prior)
             ]
             curves(panel, found, **style)
-            if theirs := stated.get(name, {}).get("accuracy", {}).get(prior):
+            if theirs := stated.get(name, {}).get("accuracy", {}).get(str(prior)):
                 aside = max(epochs[-1] for epochs, _ in found) * (1.03 + 0.03 * priors.index(prior))
                 bar = {**style, "marker": "D", "markersize": 4, "capsize": 2, "linewidth": 1}
                 panel.errorbar([aside], [theirs["mean"]], [theirs["deviation"]], **bar)
@@ -89,7 +89,9 @@ def accuracies(
         panel.set_xlabel("epoch", size=9)
         plain(panel)
     panels[0].set_ylabel("test accuracy (%)", size=9)
-    handles = [Line2D([], [], **style, linewidth=2, label=prior) for prior, style in styles.items()]
+    handles = [
+        Line2D([], [], **style, linewidth=2, label=str(prior)) for prior, style in styles.items()
+    ]
     handles.append(Line2D([], [], color="grey", linewidth=0.6, label="each seed"))
     if stated:
         handles.append(
@@ -110,7 +112,7 @@ def accuracies(
 def weights(
     models: Sequence[Model],
     versions: Mapping[float, str],
-    priors: Sequence[str],
+    priors: Sequence[Prior],
     counts: Mapping[str, Sequence[int]],
 ) -> Figure:
     """The paper's figure of the learned weights, for every version and learned prior: classes as
@@ -138,7 +140,7 @@ def weights(
                     )
             plain(panel)
             if column == 0:
-                panel.set_ylabel(prior, size=9)
+                panel.set_ylabel(str(prior), size=9)
         panels[0, column].set_title(name, size=10)
         panels[-1, column].set_xlabel("class", size=9)
         panels[-1, column].set_xticks(range(len(frequencies)))
@@ -153,7 +155,7 @@ def weights(
 def pictures(
     models: Sequence[Model],
     versions: Mapping[float, str],
-    priors: Sequence[str],
+    priors: Sequence[Prior],
     shape: Sequence[int],
 ) -> Figure:
     """Decoded cluster means of the first seed, in the order of the classes they were matched to."""

@@ -1,5 +1,5 @@
-"""Small grey pictures of ten classes: MNIST, Fashion-MNIST and, without any download,
-scikit-learn's digits.
+"""Small grey pictures of ten classes: MNIST, Fashion-MNIST, and scikit-learn's digits, which need
+no download.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ import gzip
 import hashlib
 import math
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,7 +28,7 @@ _SOURCES = {
     "mnist": "https://ossci-datasets.s3.amazonaws.com/mnist/",
     "fashion-mnist": "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",
 }
-# sha256 of the unpacked files, since the same file is packed in many ways
+# sha256 of the unpacked files, since copies of a file differ in how they are packed.
 _MNIST = dict(
     zip(
         FILES,
@@ -40,7 +41,7 @@ _MNIST = dict(
         strict=True,
     )
 )
-# of the packed files as their authors publish them; nobody publishes those of the unpacked ones
+# sha256 of the packed files, as the authors publish them.
 _FASHION_PACKED = dict(
     zip(
         FILES,
@@ -66,21 +67,45 @@ class Images:
     shape: tuple[int, int]
 
 
-def load_images(name: str, folder: str | os.PathLike[str] | None = None) -> Images:
+# Takes the URL, the known hash or None, the file's name and the data set's name; returns the path
+# of the downloaded file.
+Retrieve = Callable[[str, str | None, str, str], Path]
+
+
+def _retrieve_by_pooch(url: str, known_hash: str | None, file: str, name: str) -> Path:
+    """Downloads a file once, to the user's cache."""
+    import pooch  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    folder = pooch.os_cache("diffurn") / name
+    return Path(pooch.retrieve(url, known_hash, fname=file, path=folder))
+
+
+def load_images(
+    name: str,
+    folder: str | os.PathLike[str] | None = None,
+    retrieve: Retrieve = _retrieve_by_pooch,
+    environment: Mapping[str, str] = os.environ,
+) -> Images:
     """The data set called `name`.
 
     Args:
         name: ``mnist``, ``fashion-mnist`` or ``digits`` (8 × 8, part of scikit-learn).
-        folder: where the four idx files are, packed (.gz) or not. By default that is the folder
-            `name` in the one the environment variable ``DIFFURN_DATA`` points to; without that the
-            files are downloaded, once.
+        folder: holds the four idx files, packed (.gz) or not. The default is the folder `name` in
+            the folder that the environment variable ``DIFFURN_DATA`` names. If that is not set,
+            the files are downloaded once.
+        retrieve: downloads a file.
+        environment: the environment variables.
     """
     if name == "digits":
         return _digits()
     if name not in _SOURCES:
         raise ValueError(f"there is no data set {name!r}: choose mnist, fashion-mnist or digits")
-    folder = usual_folder(name) if folder is None else folder
-    parts = [_read_idx(name, file, None if folder is None else Path(folder)) for file in FILES]
+    folder = usual_folder(name, environment) if folder is None else folder
+    paths = [
+        _downloaded(name, file, retrieve) if folder is None else _found(name, file, Path(folder))
+        for file in FILES
+    ]
+    parts = [_read_idx(name, file, path) for file, path in zip(FILES, paths, strict=True)]
     for images, labels in (parts[:2], parts[2:]):
         if (
             images.ndim != 3
@@ -101,16 +126,13 @@ def load_images(name: str, folder: str | os.PathLike[str] | None = None) -> Imag
     )
 
 
-def usual_folder(name: str) -> Path | None:
-    """Where a data set is, unless another place is given; None if the environment variable is not
-    set.
-    """
-    root = os.environ.get(DATA_FOLDER)
+def usual_folder(name: str, environment: Mapping[str, str] = os.environ) -> Path | None:
+    """The folder of a data set by the environment variable; None if that is not set."""
+    root = environment.get(DATA_FOLDER)
     return Path(root) / name if root else None
 
 
-def _read_idx(name: str, file: str, folder: Path | None) -> Tensor:
-    path = _downloaded(name, file) if folder is None else _found(name, file, folder)
+def _read_idx(name: str, file: str, path: Path) -> Tensor:
     try:
         content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError) as error:
@@ -131,36 +153,23 @@ def _found(name: str, file: str, folder: Path) -> Path:
     )
 
 
-def _downloaded(name: str, file: str) -> Path:
+def _downloaded(name: str, file: str, retrieve: Retrieve) -> Path:
+    way_out = f"set {DATA_FOLDER} to a folder that holds {name}/{file}.gz"
+    # MNIST is checked after unpacking.
+    known = f"sha256:{_FASHION_PACKED[file]}" if name == "fashion-mnist" else None
     try:
-        import pooch  # type: ignore[import-untyped, import-not-found, unused-ignore]
+        return retrieve(f"{_SOURCES[name]}{file}.gz", known, f"{file}.gz", name)
     except ImportError:
-        way_out = f"or set {DATA_FOLDER} to a folder that holds {name}/{file}.gz"
         raise ValueError(
-            f"downloading {name} needs pooch: pip install 'diffurn[experiments]', {way_out}"
+            f"downloading {name} needs pooch: pip install diffurn-studies, or {way_out}"
         ) from None
-    known = (
-        f"sha256:{_FASHION_PACKED[file]}" if name == "fashion-mnist" else None
-    )  # MNIST is checked unpacked
-    try:
-        return Path(
-            pooch.retrieve(
-                _SOURCES[name] + file + ".gz",
-                known,
-                fname=f"{file}.gz",
-                path=pooch.os_cache("diffurn") / name,
-            )
-        )
     except OSError as error:
-        raise ValueError(
-            f"{name} cannot be downloaded: {error}; set {DATA_FOLDER} to a folder that holds "
-            f"{name}/{file}.gz"
-        ) from error
+        raise ValueError(f"{name} cannot be downloaded: {error}; {way_out}") from error
 
 
 def parse_idx(content: bytes, name: str = "the file") -> Tensor:
-    """The array of bytes in an idx file: two zeros, the type 8, the number of dimensions, their
-    sizes (big-endian), the values.
+    """The array of bytes in an idx file: two zeros, the type 8, the number of dimensions, the
+    big-endian sizes, the values.
 
     Example:
         >>> parse_idx(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 9]))
@@ -172,23 +181,20 @@ def parse_idx(content: bytes, name: str = "the file") -> Tensor:
     sizes = [int.from_bytes(content[start : start + 4], "big") for start in range(4, header, 4)]
     if len(content) != header + math.prod(sizes):
         raise ValueError(
-            f"{name} has {len(content)} bytes, but its header speaks of {header + math.prod(sizes)}"
+            f"{name} has {len(content)} bytes, but its header says {header + math.prod(sizes)}"
         )
     return torch.frombuffer(bytearray(content[header:]), dtype=torch.uint8).reshape(sizes)
 
 
 def _digits() -> Images:
-    """Four fifths of each class train, the rest tests; which is which never changes."""
+    """A fixed split: four fifths of each class for training, one fifth for testing."""
     try:
         from sklearn.datasets import load_digits  # type: ignore[import-untyped, import-not-found, unused-ignore]
     except ImportError:
-        raise ValueError(
-            "the digits come with scikit-learn: pip install 'diffurn[experiments]'"
-        ) from None
+        raise ValueError("the digits come with scikit-learn: pip install diffurn-studies") from None
     content = load_digits()
-    images = (
-        torch.from_numpy(content.data * (255 / 16)).round().to(torch.uint8)
-    )  # sixteen shades of grey
+    # The digits have shades of grey from 0 to 16.
+    images = torch.from_numpy(content.data * (255 / 16)).round().to(torch.uint8)
     labels = torch.from_numpy(content.target).long()
     training = kept_items(labels, 0.8, range(CLASSES), seed=0)
     testing = (
@@ -201,8 +207,8 @@ def _digits() -> Images:
 
 
 def kept_items(labels: Tensor, share: float, classes: range, seed: int) -> Tensor:
-    """Item numbers, ascending, once `classes` are thinned out to `share` of their items; smaller
-    shares are parts of larger ones.
+    """Numbers of the items that are left, ascending, when each of `classes` keeps a `share` of its
+    items. The items of a smaller share are among those of a larger one.
 
     Example:
         >>> # two of four zeros, three ones

@@ -1,27 +1,26 @@
-r"""Gaussian mixtures of latents, where a clustering model starts; with clusters that know nothing
-of each other, or that share an urn.
+r"""Gaussian mixtures of latents, from which clustering models start.
 
-In the second kind the assignments of all N items are a draw of N balls from an urn with m balls of
-each of K clusters and equal odds. The best factorised posterior is
+Items are independent, as usual, or they share an urn: their assignments are a draw of N balls from
+an urn with m balls of each of K clusters and equal odds. Then the best factorised posterior is
 (`diffurn_studies.clustering.priors`)
 
 .. math:: q_{ik} ∝ N(z_i; μ_k, σ_k^2) e^{f_k},
           \quad f_k = ψ(m - x_k + 1) ≈ \log(m - x_k + ½), \quad x_k = \sum_i q_{ik}:
 
-a cluster whose balls run out becomes expensive. The K numbers f are where a strictly convex
-function, :math:`\sum_i \log \sum_k N(z_i; μ_k, σ_k^2) e^{f_k} + \sum_k [e^{f_k} - (m + ½) f_k]`, is
-smallest. As m → ∞ they become equal, and this is EM for a mixture with equal weights.
+a cluster whose balls run out becomes expensive. The K numbers f minimise a strictly convex
+function, :math:`\sum_i \log \sum_k N(z_i; μ_k, σ_k^2) e^{f_k} + \sum_k [e^{f_k} - (m + ½) f_k]`. As
+m → ∞ they become equal, and this is EM for a mixture with equal weights.
 
-Why one wants that: the likeliest mixture of an autoencoder's latents may have one cluster for two
-classes and two for a third, with sizes to match. An urn that is almost empty after the draw (Km
-little above N) has no room for the former.
+The reason for the urn: the likeliest mixture of an autoencoder's latents may have one cluster for
+two classes and two clusters for a third. In an urn that is almost empty after the draw (Km little
+above N) no cluster has room for two classes.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import NamedTuple
 
@@ -30,27 +29,40 @@ from torch import Tensor
 
 _NEWTON_STEPS = 30
 _SMALLEST_STEP = 1e-7
-# Between the random states of the starts of one mixture: other seeds have others.
+# Distance of the random states of two starts of one mixture.
 _STRIDE = 1_009
 
 
 class Mixture(NamedTuple):
-    """Means and variances, (K, D) each; covariances are diagonal."""
+    """Means and variances, (K, D) each. Covariances are diagonal."""
 
     means: Tensor
     variances: Tensor
 
 
 class SharedUrn(NamedTuple):
-    """What the items of a mixture share.
+    """The urn that the items of a mixture share.
 
     Args:
-        balls: of each cluster, per item: m / N, more than 1/K.
-        starts: how many mixtures are fitted, of which the one with the best bound is taken.
+        balls: of each cluster per item, m / N, more than 1/K.
+        starts: mixtures that are fitted; the one with the best bound is taken.
     """
 
     balls: float
     starts: int = 1
+
+
+def fit_mixture(latents: Tensor, clusters: int, seed: int) -> Mixture:
+    """Fits a mixture with cluster weights, by scikit-learn's EM.
+
+    The start decides which of many optima is found. So the same seed may lead elsewhere for latents
+    in another precision.
+    """
+    from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped, import-not-found, unused-ignore]
+
+    mixture = GaussianMixture(clusters, covariance_type="diag", random_state=seed, max_iter=500)
+    mixture.fit(latents.cpu().numpy())
+    return Mixture(torch.from_numpy(mixture.means_), torch.from_numpy(mixture.covariances_))
 
 
 def fit_mixtures(
@@ -59,9 +71,17 @@ def fit_mixtures(
     seeds: Sequence[int],
     workers: int,
     urn: SharedUrn | None = None,
+    start_fit: Callable[[Tensor, int, int], Mixture] = fit_mixture,
 ) -> list[Mixture]:
-    """A mixture for every set of latents, `workers` at a time; each on one core, so that the result
-    depends on the seed alone.
+    """Fits a mixture to every set of latents.
+
+    Args:
+        latents: (N, D) each.
+        clusters: K.
+        seeds: one per set.
+        workers: fits at a time. Each fit uses one core, so that it depends on its seed alone.
+        urn: the urn that the items share, if any.
+        start_fit: fits the mixture, or the start of one that shares an urn.
     """
     from threadpoolctl import threadpool_limits  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
@@ -69,7 +89,7 @@ def fit_mixtures(
 
     def fit(job: tuple[tuple[Tensor, int], int]) -> tuple[Mixture, float]:
         (own, seed), start = job
-        mixture = fit_mixture(own, clusters, seed + _STRIDE * start)
+        mixture = start_fit(own, clusters, seed + _STRIDE * start)
         return (mixture, 0.0) if urn is None else fit_urn_mixture(own, mixture, urn.balls)
 
     with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
@@ -82,31 +102,20 @@ def fit_mixtures(
     ]
 
 
-def fit_mixture(latents: Tensor, clusters: int, seed: int) -> Mixture:
-    """By scikit-learn's EM, with weights of the clusters.
-
-    The start decides which of many optima is found: the same seed may lead elsewhere for latents in
-    another precision.
-    """
-    from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped, import-not-found, unused-ignore]
-
-    mixture = GaussianMixture(clusters, covariance_type="diag", random_state=seed, max_iter=500)
-    mixture.fit(latents.cpu().numpy())
-    return Mixture(torch.from_numpy(mixture.means_), torch.from_numpy(mixture.covariances_))
-
-
 def fit_urn_mixture(
     latents: Tensor, start: Mixture, balls: float, iterations: int = 1000, tolerance: float = 1e-3
 ) -> tuple[Mixture, float]:
-    """By EM from another mixture; and the bound on the log-probability of the latents that it
-    reaches, per item.
+    """Fits a mixture whose items share an urn, by EM from another mixture.
 
     Args:
         latents: (N, D).
         start: the other mixture.
-        balls: see `SharedUrn`.
+        balls: as of `SharedUrn`.
         iterations: of EM, at most.
-        tolerance: it ends when no responsibility changes by more.
+        tolerance: EM ends when no responsibility changes by more.
+
+    Returns:
+        The mixture, and its bound on the log-probability of the latents, per item.
 
     Example:
         >>> points = torch.tensor([[0.0], [0.2], [4.0], [4.2], [8.0], [8.2]])
@@ -117,8 +126,8 @@ def fit_urn_mixture(
     """
     if not balls * len(start.means) > 1:
         raise ValueError(
-            f"{balls:g} balls per item of each of {len(start.means)} clusters are too few: one for "
-            "every item, and more"
+            f"{balls:g} balls per item of each of {len(start.means)} clusters are too few: "
+            "there must be more balls than items"
         )
     z = latents.cpu().double()
     means, variances = (values.cpu().double() for values in start)
@@ -138,13 +147,12 @@ def fit_urn_mixture(
 
 
 def urn_log_weights(log_normal: Tensor, size: float, start: Tensor) -> Tensor:
-    """f for the log-densities (N, K) and m = `size`, by Newton's method; steps are halved until
-    they lead down.
+    """f for the log-densities (N, K) and m = `size`, by Newton's method. A step is halved until it
+    leads down.
     """
     left = len(start) * (size + 0.5) - len(log_normal)
-    log_weights = (
-        start - torch.logsumexp(start, -1) + math.log(left)
-    )  # shares stay; all rooms together are the balls that stay
+    # Scale exp f = m - x + ½ so that its sum is right.
+    log_weights = start - torch.logsumexp(start, -1) + math.log(left)
     value = _convex(log_normal, size, log_weights)
     for _ in range(_NEWTON_STEPS):
         shares, room = torch.softmax(log_normal + log_weights, -1), log_weights.exp()
@@ -169,8 +177,8 @@ def _convex(log_normal: Tensor, size: float, log_weights: Tensor) -> Tensor:
 
 
 def _bound(log_normal: Tensor, shares: Tensor, log_weights: Tensor, size: float) -> float:
-    """Σ_i E_q [log N(z_i; c_i) - log q(c_i)] + log p(E_q x), per item and without what does not
-    depend on the mixture.
+    """Σ_i E_q [log N(z_i; c_i) - log q(c_i)] + log p(E_q x), per item and without terms that are
+    the same for all mixtures.
     """
     sizes = shares.sum(0)
     data = torch.logsumexp(log_normal + log_weights, -1).sum() - (sizes * log_weights).sum()

@@ -1,5 +1,5 @@
-"""Where VaDE starts: an autoencoder trained layer by layer, or VaDE's released weights, and a
-Gaussian mixture on its latents.
+"""The start of VaDE: an autoencoder, trained layer by layer or released by VaDE's authors, and a
+Gaussian mixture of its latents.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ class Autoencoder(nn.Module):
     def latents(self, images: Tensor, model: int, chunk: int = 4096) -> Tensor:
         """z of images (N, pixels), bytes, by one of the models: (N, latent).
 
-        Computed in float64 and rounded once: a mixture fitted to z may end elsewhere if z differs
-        in the fourth digit, as it does in TF32.
+        Computed in float64 and rounded once: in TF32 z would differ in the fourth digit, and a
+        mixture fitted to it might end elsewhere.
         """
         *hidden, last = (
             (layer.weight[model].double(), layer.bias[model].double())
@@ -109,24 +109,24 @@ def pretrain(
     learning_rate: float,
     corruption: float = 0.2,
 ) -> Autoencoder:
-    """Denoising autoencoders, layer by layer and then as a whole, as VaDE and DEC (Xie et al. 2016)
-    start.
+    """Trains denoising autoencoders layer by layer, then as a whole, as VaDE and DEC (Xie et al.
+    2016) do.
 
-    Every pair of an encoder and its decoder layer learns to restore its input from a copy with a
-    fifth of the entries dropped, hidden units being dropped as well; then all layers together
-    restore the clean pixels. All of it by squared errors and plain gradient descent with momentum:
-    Adam and cross-entropies restore better, but their latents are no such clusters.
+    Every pair of an encoder layer and its decoder layer learns to restore its input from a copy
+    with a fifth of the entries dropped; hidden units are dropped as well. Then all layers together
+    restore the clean pixels. The loss is the squared error, the optimiser gradient descent with
+    momentum. Adam with cross-entropies restores better, but its latents form worse clusters.
 
     Args:
         images: (N, pixels), bytes, on the device to train on.
-        items: which of them each model sees.
-        seeds: one a model.
+        items: the images of each model.
+        seeds: one per model.
         widths, latent: as of `VaDE`.
-        layer_epochs: for each pair.
-        joint_epochs: for the whole.
-        batch_size: of all of them.
-        learning_rate: on the mean squared error of an entry, for pixels of mean square 1; dark
-            pictures, which move the weights less, get more in proportion.
+        layer_epochs: for each pair of layers.
+        joint_epochs: for all layers together.
+        batch_size: images per step.
+        learning_rate: on the mean squared error of an entry, for pixels of mean square 1. It is
+            divided by the mean square of the pixels, since dark pictures move the weights less.
         corruption: the share of entries dropped.
     """
     torch.manual_seed(seeds[0])  # of the dropout
@@ -167,7 +167,9 @@ def pretrain(
 def _layer_error(
     autoencoder: Autoencoder, depth: int, corruption: float
 ) -> Callable[[Tensor], Tensor]:
-    """What an encoder and its decoder layer restore of a corrupted input, less that input."""
+    """The function of the input that a pair of layers should make zero: the restored input less the
+    input.
+    """
     encoder, decoder = autoencoder.encoder[depth], autoencoder.decoder[-1 - depth]
     last = depth == len(autoencoder.encoder) - 1
     as_input = torch.relu if depth else torch.sigmoid
@@ -192,7 +194,7 @@ def _minimise(
     steps: int,
     learning_rate: float,
 ) -> None:
-    """Gradient descent on each model's mean square of an error (S, B, entries)."""
+    """Gradient descent on each model's mean squared error (S, B, entries)."""
     optimizer = torch.optim.SGD(parameters, learning_rate, _MOMENTUM)
 
     def step() -> None:
@@ -216,10 +218,10 @@ def start_from(
     mixtures: Sequence[Mixture],
     seeds: Sequence[int],
 ) -> None:
-    """Sets a whole stack: model s takes autoencoder ``rows[s]`` and ``mixtures[s]``.
+    """Sets the parameters of a stack: model s takes autoencoder ``rows[s]`` and ``mixtures[s]``.
 
-    As in VaDE the layer of the log-variances starts at Glorot's uniform numbers, from ``seeds[s]``,
-    and the cluster weights start equal.
+    As in VaDE, the layer of the log-variances starts at Glorot's uniform numbers, with the seed
+    ``seeds[s]``, and the cluster weights start equal.
     """
     place = torch.tensor(rows, device=model.means.device)
 
@@ -242,4 +244,3 @@ def start_from(
     model.means.copy_(torch.stack([mixture.means for mixture in mixtures]))
     model.log_variances.copy_(torch.stack([mixture.variances for mixture in mixtures]).log())
     model.log_weights.zero_()
-    model.retilt()

@@ -1,17 +1,20 @@
-"""What the records of the clustering study say: its models and classes, and names for people."""
+"""Reads the records of the clustering study: its models and the sizes of its classes."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from diffurn_studies.clustering.priors import Prior
+
 Model = dict[str, Any]
 Records = Mapping[str, Mapping[str, Any]]
-REDUCED = range(5)  # the classes of which a version keeps a share
+# The classes of which a version keeps a share.
+REDUCED = range(5)
 
 
 def version_name(share: float) -> str:
-    """As in the paper's table."""
+    """The name of a version in the paper's table."""
     return "uniform" if share == 1 else f"subsampled {100 * share:g} %"
 
 
@@ -19,13 +22,15 @@ def models_of(records: Records) -> list[Model]:
     return [model for record in records.values() for model in record["models"]]
 
 
-def select(models: Iterable[Model], version: float, prior: str) -> list[Model]:
-    """By seed."""
-    return [model for model in models if model["version"] == version and model["prior"] == prior]
+def select(models: Iterable[Model], version: float, prior: Prior) -> list[Model]:
+    """The models of one version and prior, by seed."""
+    return [
+        model for model in models if model["version"] == version and model["prior"] == str(prior)
+    ]
 
 
 def class_counts(records: Records) -> dict[str, list[int]]:
-    """How many items of each class the test part has, by the name of the version."""
+    """The sizes of the classes of the test part, by the name of the version."""
     return {
         name: parts["test"]
         for record in records.values()

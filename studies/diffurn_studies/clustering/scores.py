@@ -1,4 +1,4 @@
-"""How well clusters agree with classes, from the table that counts items by cluster and class."""
+"""Scores of a clustering, from the table that counts items by cluster and class."""
 
 from __future__ import annotations
 
@@ -9,16 +9,23 @@ from torch import Tensor
 
 
 class Scores(NamedTuple):
-    # share of items in the cluster of their class, clusters matched to classes as well as possible
+    """Attributes:
+    accuracy: share of items in the cluster of their class, for the best matching of clusters
+        with classes.
+    nmi: mutual information divided by the mean of the two entropies.
+    ari: adjusted Rand index.
+    classes: the class that each cluster is matched with.
+    """
+
     accuracy: float
-    nmi: float  # mutual information over the mean of the two entropies
-    ari: float  # adjusted Rand index
-    classes: list[int]  # the class that each cluster was matched to
+    nmi: float
+    ari: float
+    classes: list[int]
 
 
 def confusion(clusters: Tensor, labels: Tensor, number: int) -> Tensor:
-    """Items by model, cluster and class, (S, number, number), from cluster numbers (S, N) and
-    labels (N,).
+    """Counts items by model, cluster and class, (S, number, number), from cluster numbers (S, N)
+    and labels (N,).
     """
     models = len(clusters)
     places = (
@@ -29,12 +36,12 @@ def confusion(clusters: Tensor, labels: Tensor, number: int) -> Tensor:
     )
 
 
-def scores(table: Tensor) -> Scores:
-    """Accuracy by the Hungarian method, normalised mutual information and adjusted Rand index of
-    one table (clusters, classes).
+def score(table: Tensor) -> Scores:
+    """The scores of one table (clusters, classes); the Hungarian method matches clusters with
+    classes.
 
     Example:
-        >>> scores(torch.tensor([[0, 5], [4, 1]])).accuracy
+        >>> score(torch.tensor([[0, 5], [4, 1]])).accuracy
         0.9
     """
     from scipy.optimize import linear_sum_assignment  # type: ignore[import-untyped, unused-ignore]
@@ -73,7 +80,7 @@ def _adjusted_rand(table: Tensor) -> float:
 
 
 def correlation(first: Tensor, second: Tensor) -> float:
-    """Pearson's; 0 where one of the two does not vary."""
+    """Pearson's correlation; 0 if one of the two is constant."""
     first, second = first.double() - first.double().mean(), second.double() - second.double().mean()
     scale = first.norm() * second.norm()
     return float(first @ second / scale) if scale > 1e-12 else 0.0

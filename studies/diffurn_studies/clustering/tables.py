@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from diffurn_studies.clustering.priors import prior_named
+from diffurn_studies.clustering.options import Options
+from diffurn_studies.clustering.priors import Categorical, Prior
 from diffurn_studies.clustering.records import (
     REDUCED,
     Model,
@@ -15,18 +16,18 @@ from diffurn_studies.clustering.records import (
     select,
     version_name,
 )
-from diffurn_studies.harness.paper import paper
+from diffurn_studies.harness.literature import paper
 from diffurn_studies.harness.tables import Table, mean_and_deviation, with_deviation
 
 METRICS = {"accuracy": "accuracy (%)", "nmi": "NMI (%)", "ari": "ARI (%)"}
 
 
-def tables(records: Records, options: Any) -> list[Table]:
-    """Every table of the study.
+def tables_of(records: Records, options: Options) -> list[Table]:
+    """All tables of the study.
 
     Args:
         records: by unit.
-        options: of the experiment.
+        options: of the run.
     """
     models = models_of(records)
     return [
@@ -36,29 +37,27 @@ def tables(records: Records, options: Any) -> list[Table]:
     ]
 
 
-def _finals(models: Iterable[Model], version: float, prior: str) -> list[dict[str, Any]]:
-    """Where the models of one version and prior ended, by seed; those that broke down as they were
-    last seen.
-    """
+def _finals(models: Iterable[Model], version: float, prior: Prior) -> list[dict[str, Any]]:
+    """The last evaluations of the models of one version and prior, by seed."""
     return [model["final"] for model in select(models, version, prior)]
 
 
-def _papers(version: float, metric: str, prior: str) -> str | None:
+def _papers(version: float, metric: str, prior: Prior) -> str | None:
     stated = (
         paper("clustering")["by_dataset"]
         .get(version_name(version), {})
         .get(metric, {})
-        .get(prior.partition("-")[0])
+        .get(prior.kind)
     )
     return None if stated is None else with_deviation(**stated, digits=1)
 
 
-def _comparison(models: Sequence[Model], options: Any) -> Table:
+def _comparison(models: Sequence[Model], options: Options) -> Table:
     rows = []
     for version in options.versions:
         for prior in options.priors:
             ends = _finals(models, version, prior)
-            row: list[Any] = [version_name(version), prior]
+            row: list[Any] = [version_name(version), str(prior)]
             for metric in METRICS:
                 row += [
                     mean_and_deviation([100 * end[metric] for end in ends], digits=1),
@@ -96,19 +95,19 @@ def _comparison(models: Sequence[Model], options: Any) -> Table:
     return Table("Clustering: three priors over the assignments", columns, rows, notes)
 
 
-def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options: Any) -> Table:
+def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options: Options) -> Table:
     """Is the hypergeometric prior ahead of the categorical one, and do its cluster sizes follow the
     classes?
     """
     rows = []
     for version in options.versions:
-        rival = [end["accuracy"] for end in _finals(models, version, "categorical")]
+        rival = [end["accuracy"] for end in _finals(models, version, Categorical())]
         for prior in options.priors:
             ends = _finals(models, version, prior)
             own = [end["accuracy"] for end in ends]
             ahead = (
                 None
-                if prior == "categorical" or not rival
+                if prior == Categorical() or not rival
                 else 100 * (sum(own) - sum(rival)) / len(own)
             )
             wins = (
@@ -118,15 +117,14 @@ def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options
             )
             row: list[Any] = [
                 version_name(version),
-                prior,
+                str(prior),
                 None if ahead is None else f"{round(ahead, 1) + 0.0:+.1f}",
                 wins,
             ]  # never -0.0
-            learned = prior_named(prior).learned
             for name in ("sizes", "shares", "weights"):
                 row.append(
                     " ".join(f"{end['correlation'][name]:.2f}" for end in ends)
-                    if name == "sizes" or learned
+                    if name == "sizes" or prior.learned
                     else None
                 )
             expected = " ".join(f"{100 * _reduced_share(end):.1f}" for end in ends)
@@ -134,7 +132,7 @@ def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options
                 [
                     *row,
                     f"{_true_reduced_percent(counts[version_name(version)]):.1f}",
-                    expected if learned else None,
+                    expected if prior.learned else None,
                 ]
             )
     columns = [
@@ -160,7 +158,7 @@ def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options
 
 
 def _reduced_share(final: dict[str, Any]) -> float:
-    """The part of a batch that the prior expects in the clusters of the reduced classes."""
+    """The share of a batch that the prior expects in the clusters of the reduced classes."""
     return float(
         sum(
             share

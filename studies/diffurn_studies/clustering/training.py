@@ -1,4 +1,4 @@
-"""Trains a stack of VaDE models side by side."""
+"""One step of training of a stack of VaDE models, with its schedules."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from diffurn_studies.stacked.training import StackTraining
 
 @dataclass(frozen=True)
 class Schedule:
-    """Learning rate, temperature and when the cluster weights begin to be learned, by step.
+    """Learning rate, temperature and held cluster weights, by step.
 
     Args:
         learning_rate: at the start.
         decay: factor every `decay_steps` steps; 1 keeps it constant.
-        decay_steps: see there.
+        decay_steps: steps between two factors.
         smallest_rate: where the decay ends.
         temperature: of the Gumbel-Softmax.
-        held_steps: as long the cluster weights stay as they are.
+        held_steps: the cluster weights do not move during these first steps.
     """
 
     learning_rate: float
@@ -49,11 +49,11 @@ class Training(StackTraining):
     Args:
         model: the stack, on its device.
         images: training data, (N, pixels) bytes, on the same device.
-        batches: which of them each model sees.
+        batches: the batches of each model.
         schedule: of learning rate, temperature and cluster weights.
         compiled: whether ``torch.compile`` fuses the many small operations of a step.
-        half: whether the networks compute in bfloat16; parameters and their updates stay as they
-            are.
+        half: whether the networks compute in bfloat16; parameters and their updates stay in
+            float32.
     """
 
     model: VaDE
@@ -87,8 +87,8 @@ class Training(StackTraining):
         return -elbo.unsqueeze(-1)
 
     def _log_weights(self) -> Tensor:
-        """Those of the model, without a gradient as long as they are held: a captured step cannot
-        choose, but multiply.
+        """The log-weights, without a gradient while they are held. CUDA graphs cannot branch, so
+        holding multiplies the gradient by 0.
         """
         moving = self.model.log_weights
         return moving.detach() + self.weights_move * (moving - moving.detach())
@@ -104,7 +104,6 @@ class Training(StackTraining):
 @torch.no_grad()
 def assigned_clusters(model: VaDE, images: Tensor, chunk: int = 1000) -> Tensor:
     """The likeliest cluster of every image by q(c|x) at the mean of q(z|x): (S, N)."""
-    model.retilt()
     laws = model.laws()
     pieces = []
     for piece in images.split(chunk):

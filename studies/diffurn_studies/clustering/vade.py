@@ -1,5 +1,5 @@
-r"""Variational deep embedding (VaDE), a variational autoencoder with a Gaussian mixture in its
-latent space; S models in one stack.
+r"""Variational deep embedding (VaDE): a variational autoencoder with a Gaussian mixture in its
+latent space. S models form one stack.
 
 Generative model: assignments c of a batch from a prior p(c|π)
 (`diffurn_studies.clustering.priors`), z_i ~ N(μ_{c_i}, σ²_{c_i}), pixels x_i ~
@@ -11,8 +11,8 @@ Bayes' rule from a draw of z_i. The evidence lower bound per sample is
           - \mathrm{E} \log q(z|x) - \sum_k q_k \log q_k,
 
 expectations over q(z|x) in closed form but for the first term, which takes one draw. The
-hypergeometric prior by the law of counts, the paper's, is not normalised over assignments: with it
-this is the objective, but not a bound of the evidence.
+hypergeometric prior by the law of counts, the paper's, is not normalised over assignments. With it
+this is the objective, but no bound of the evidence.
 
 References: Z. Jiang et al., *Variational Deep Embedding* (IJCAI 2017); T. M. Sutter et al. (ICLR
 2023), appendix on clustering.
@@ -27,13 +27,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from diffurn_studies.clustering.priors import Law, Prior
+from diffurn_studies.clustering.assignments import AssignmentLaw
+from diffurn_studies.clustering.priors import Prior
 from diffurn_studies.stacked.modules import Groups, stacked_layers, through
 
 
 class VaDE(nn.Module):
-    """A stack of models, one for every prior in `priors`; parameters start at zero and are set by
-    `diffurn_studies.clustering.pretraining`.
+    """A stack of models, one for every prior in `priors`. Parameters start at zero;
+    `diffurn_studies.clustering.pretraining` sets them.
 
     Args:
         priors: one for each model; they may differ.
@@ -42,6 +43,8 @@ class VaDE(nn.Module):
         latent: dimensions of z.
         clusters: K.
         batch_size: n, the samples that share an urn.
+        fused: whether `elbo` is compiled and takes the tilts of the last `retilt`
+            (`diffurn_studies.clustering.fused`).
     """
 
     def __init__(
@@ -52,45 +55,45 @@ class VaDE(nn.Module):
         latent: int,
         clusters: int,
         batch_size: int,
+        fused: bool = False,
     ) -> None:
         super().__init__()
         models = len(priors)
-        self.latent, self.batch_size = latent, batch_size
-        self.encoder = stacked_layers(
-            models, (pixels, *widths, 2 * latent)
-        )  # mean and log-variance of z side by side
+        self.latent, self.batch_size, self.fused = latent, batch_size, fused
+        # The last layer has the means and the log-variances of z side by side.
+        self.encoder = stacked_layers(models, (pixels, *widths, 2 * latent))
         self.decoder = stacked_layers(models, (latent, *reversed(widths), pixels))
         self.means = nn.Parameter(torch.zeros(models, clusters, latent))
         self.log_variances = nn.Parameter(torch.zeros(models, clusters, latent))
         self.log_weights = nn.Parameter(torch.zeros(models, clusters))
         self.groups = Groups(priors)
-        self.register_buffer("tilt", torch.zeros(models))
+        tilts = torch.zeros(models, dtype=torch.float64)
+        self.register_buffer("tilts", tilts, persistent=False)
+
+    def laws(self, tilts: Tensor | None = None) -> list[AssignmentLaw]:
+        """The priors with the current weights, each for the models that have it."""
+        return [
+            prior.with_weights(
+                self.groups.of(self.log_weights, place),
+                self.batch_size,
+                None if tilts is None else self.groups.of(tilts, place),
+            )
+            for place, prior in enumerate(self.groups.kinds)
+        ]
 
     @torch.no_grad()
     def retilt(self) -> None:
-        """Brings up to date what the priors keep over some steps; results do not depend on it but
-        by rounding.
-        """
-        parts = [
-            prior.tilt(self.groups.of(self.log_weights, place), self.batch_size)
-            for place, prior in enumerate(self.groups.kinds)
-        ]
-        self.get_buffer("tilt").copy_(self.groups.joined(parts))
-
-    def laws(self) -> list[Law]:
-        """The priors with the weights of now, each for the models that have it."""
-        laws = []
-        for place, prior in enumerate(self.groups.kinds):
-            log_weights, tilt = (
-                self.groups.of(values, place)
-                for values in (self.log_weights, self.get_buffer("tilt"))
-            )
-            laws.append(prior.with_weights(log_weights, self.batch_size, tilt))
-        return laws
+        """Computes the tilts that a fused `elbo` takes from the current weights."""
+        if self.fused:
+            tilts = [
+                prior.tilt(self.groups.of(self.log_weights, place), self.batch_size)
+                for place, prior in enumerate(self.groups.kinds)
+            ]
+            self.get_buffer("tilts").copy_(self.groups.joined(tilts))
 
     @torch.no_grad()
     def expected_shares(self) -> Tensor:
-        """The part of a batch that the priors expect in each cluster, (S, K)."""
+        """The share of a batch that the priors expect in each cluster, (S, K)."""
         return self.groups.joined([law.mean for law in self.laws()]) / self.batch_size
 
     def encode(self, x: Tensor) -> tuple[Tensor, Tensor]:
@@ -103,10 +106,11 @@ class VaDE(nn.Module):
         return through(self.decoder, z)
 
     def log_responsibilities(
-        self, z: Tensor, laws: Sequence[Law], is_batch: bool = False
+        self, z: Tensor, laws: Sequence[AssignmentLaw], is_batch: bool = False
     ) -> Tensor:
-        """log q(c|x) from z (S, B, D), by Bayes' rule: (S, B, K). The samples of a batch may share
-        an urn, others do not.
+        """log q(c|x) from z (S, B, D), by Bayes' rule: (S, B, K).
+
+        `is_batch` says that the samples are a batch of training, which may share an urn.
         """
         log_normal = self._log_normal(z, None)
         likelihoods = [
@@ -128,7 +132,7 @@ class VaDE(nn.Module):
         return -0.5 * (terms.sum(-1) + self.latent * math.log(2 * math.pi))
 
     def forward(self, x: Tensor, normal: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
-        """`elbo`, which ``functional_call`` reaches by this name."""
+        """`elbo`, under the name that ``functional_call`` calls."""
         return self.elbo(x, normal, gumbel, temperature)
 
     def elbo(self, x: Tensor, normal: Tensor, gumbel: Tensor, temperature: Tensor) -> Tensor:
@@ -140,7 +144,7 @@ class VaDE(nn.Module):
             gumbel: noise for the assignments, (S, n, K).
             temperature: of the Gumbel-Softmax, a scalar tensor.
         """
-        laws = self.laws()
+        laws = self.laws(self.get_buffer("tilts") if self.fused else None)
         mean, log_variance = self.encode(x)
         z = mean + torch.exp(0.5 * log_variance) * normal
         log_q = self.log_responsibilities(z, laws, is_batch=True)
@@ -154,7 +158,7 @@ class VaDE(nn.Module):
         )
 
     def _expected_log_prior(
-        self, laws: Sequence[Law], log_q: Tensor, gumbel: Tensor, temperature: Tensor
+        self, laws: Sequence[AssignmentLaw], log_q: Tensor, gumbel: Tensor, temperature: Tensor
     ) -> Tensor:
         parts = []
         for place, law in enumerate(laws):

@@ -1,1 +1,1 @@
-"""Runs a study in resumable units and keeps records, tables, figures and pages."""
+"""Runs a study in resumable units; keeps its records, tables and figures."""

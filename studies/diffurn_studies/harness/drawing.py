@@ -1,4 +1,4 @@
-"""What the figures of the experiments have in common."""
+"""Parts that the figures of several studies share."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from matplotlib import colormaps
 from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
-# Okabe and Ito's, told apart by colour-blind readers too.
+# The palette of Okabe and Ito, which colour-blind readers can tell apart.
 COLOURS = ("#0072B2", "#009E73", "#D55E00", "#CC79A7", "#E69F00", "#56B4E9", "#000000", "#F0E442")
 
 
 def plain(panel: Any) -> None:
-    """A light grid behind the data, and no box around them."""
+    """Draws a light grid behind the data, and no box around them."""
     panel.grid(alpha=0.25)
     panel.set_axisbelow(True)
     panel.spines[["top", "right"]].set_visible(False)
@@ -23,7 +23,7 @@ def plain(panel: Any) -> None:
 
 
 def legend_below(figure: Figure, handles: Sequence[Any], columns: int, **more: Any) -> None:
-    """One legend for all panels, under them."""
+    """Draws one legend for all panels, below them."""
     figure.legend(
         **{
             "handles": handles,
@@ -37,9 +37,7 @@ def legend_below(figure: Figure, handles: Sequence[Any], columns: int, **more: A
 
 
 def curves(panel: Any, found: Sequence[tuple[Sequence[float], np.ndarray]], **style: Any) -> None:
-    """Every curve (x, y) as a thin line, their mean as a thick one; a curve that ended early has no
-    mean to join.
-    """
+    """Draws every curve (x, y) as a thin line, and the mean of the longest ones as a thick line."""
     for x, y in found:
         panel.plot(x, y, **style, linewidth=0.7, alpha=0.6)
     if longest := max((x for x, _ in found), key=len, default=[]):
@@ -52,7 +50,5 @@ def curves(panel: Any, found: Sequence[tuple[Sequence[float], np.ndarray]], **st
 
 
 def sequence_colours(number: int) -> ListedColormap:
-    """Colours from dark to light that colour-blind readers can tell apart; the faintest are left
-    out.
-    """
+    """Colours from dark to light that colour-blind readers can tell apart, without the faintest."""
     return ListedColormap(colormaps["viridis"](np.linspace(0, 0.92, number)))

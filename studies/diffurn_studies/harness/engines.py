@@ -1,10 +1,9 @@
-"""Where units run: in this process (`local`), or as tasks of a Ray cluster (`Ray`).
+"""Engines: units run in this process (`local`) or as tasks of a Ray cluster (`Ray`).
 
-An engine takes jobs and yields their outcomes as they arrive, in any order; it writes no records,
-so nothing can be recorded twice. Both engines give the same bits, on CPUs of one kind: a job always
-computes with one torch thread and float32 as the default dtype, and units seed themselves, so
-neither the number of workers nor that of cores matters. Whoever has cores to spare uses them by
-running more units at once, with Ray.
+An engine takes jobs and yields their outcomes in any order. It writes no records, so no unit is
+recorded twice. Both engines give the same bits on CPUs of one kind: a job computes with one torch
+thread and float32 as the default dtype, and a unit seeds itself. With more cores, Ray runs more
+units at once.
 """
 
 from __future__ import annotations
@@ -21,13 +20,16 @@ from typing import Any, NamedTuple
 import torch
 
 from diffurn_studies.harness.records import RunError, as_plain_json
+from diffurn_studies.harness.study import Study
 from diffurn_studies.harness.workspace import Workspace
 
-# How often a unit whose worker died is tried again; with checkpoints it goes on from the last one.
+# A unit whose worker died is tried again so often, each time from its last checkpoint.
 RETRIES = 5
 
 
 class Outcome(NamedTuple):
+    """The record of a finished unit, and the seconds that it took."""
+
     unit: str
     record: dict[str, Any]
     seconds: float
@@ -35,10 +37,10 @@ class Outcome(NamedTuple):
 
 @dataclass(frozen=True)
 class Job:
-    """One unit of one experiment, small enough to be sent anywhere.
+    """One unit of a study, ready to run here or on a worker.
 
     Args:
-        experiment: import path of the experiment's module.
+        study: the study; a worker imports it by its name.
         options: its options.
         unit: the unit's name.
         run: the run directory; a cluster of several machines needs it on a shared file system for
@@ -46,28 +48,26 @@ class Job:
         device: where to compute.
     """
 
-    experiment: str
+    study: Study
     options: Any
     unit: str
     run: Path
     device: str
 
     def __call__(self) -> Outcome:
-        experiment = importlib.import_module(self.experiment)
-        with (
-            same_everywhere(),
-            closing(Workspace(self.run, self.unit, torch.device(self.device))) as workspace,
-        ):
-            record = experiment.run_unit(self.options, self.unit, workspace)
-        return Outcome(
-            self.unit, as_plain_json(record, f"the record of unit {self.unit}"), workspace.seconds
-        )
+        return self.in_workspace(Workspace(self.run, self.unit, torch.device(self.device)))
+
+    def in_workspace(self, workspace: Workspace) -> Outcome:
+        with same_everywhere(), closing(workspace):
+            record = self.study.run_unit(self.options, self.unit, workspace)
+        record = as_plain_json(record, f"the record of unit {self.unit}")
+        return Outcome(self.unit, record, workspace.seconds)
 
 
 @contextmanager
 def same_everywhere() -> Iterator[None]:
-    """One thread (sums of several depend on how many) and float32 by default; the caller's settings
-    and generator come back afterwards.
+    """Computes with one thread, since sums depend on the number of threads, and with float32 by
+    default. Afterwards the caller's settings and random state are restored.
     """
     threads, dtype = torch.get_num_threads(), torch.get_default_dtype()
     torch.set_num_threads(1)
@@ -85,20 +85,20 @@ Engine = Callable[[Sequence[Job]], Outcomes]
 
 
 def local(jobs: Sequence[Job]) -> Outcomes:
-    """One job after another, in this process."""
+    """Runs one job after another in this process."""
     for job in jobs:
         yield job()
 
 
 @dataclass(frozen=True)
 class Ray:
-    """Every job a task of a Ray cluster, on one core (and one GPU, where the device is one); a job
+    """Runs every job as a task of a Ray cluster, on one core and, on a CUDA device, one GPU. A job
     whose worker dies is tried again.
 
     Args:
         address: of a running cluster, such as ``auto`` or ``ray://host:10001``; None starts one on
-            this machine for the time of the run. A cluster this process is already connected to is
-            used, and left, as it is.
+            this machine for the time of the run. If this process is already connected to a cluster,
+            that one is used and stays connected.
     """
 
     address: str | None = None
@@ -119,7 +119,7 @@ def _import_ray() -> Any:
     try:
         return importlib.import_module("ray")
     except ImportError:
-        raise RunError("the engine ray needs Ray: pip install 'diffurn[cluster]'") from None
+        raise RunError("the engine ray needs Ray: pip install 'diffurn-studies[cluster]'") from None
 
 
 def _connect(ray: Any, address: str | None) -> None:
@@ -137,7 +137,7 @@ def _connect(ray: Any, address: str | None) -> None:
 
 
 def _require_an_answer(address: str) -> None:
-    """Ray itself would try for minutes before it says that nobody is there."""
+    """Fails at once if nothing answers; Ray itself would try for minutes."""
     if place := re.fullmatch(r"(?:ray://)?\[?([^/\[\]]+)\]?:(\d+)", address):
         socket.create_connection((place[1], int(place[2])), timeout=10).close()
 
@@ -179,5 +179,5 @@ def named(name: str, address: str | None = None) -> Engine:
         )
     if name == "local":
         return local
-    _import_ray()  # what is missing is said before anything begins
+    _import_ray()  # a missing package is reported before the run begins
     return Ray(address)

@@ -1,5 +1,5 @@
-"""Checks of JSON that a person may have edited: which entries an object must have, and of what
-kind.
+"""Checks of JSON that a person may have edited: the entries that an object must have, and their
+kinds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 
 class Kind(NamedTuple):
-    """What an entry must be: in words, and as a check."""
+    """A kind of value: its name in an error message, and a check."""
 
     words: str
     holds: Callable[[Any], bool]
@@ -37,6 +37,7 @@ def _is_duration(value: Any) -> bool:
 
 ANYTHING = Kind("anything", lambda value: True)
 TEXT = Kind("a text", lambda value: isinstance(value, str))
+TEXT_OR_NULL = Kind("a text or null", lambda value: value is None or isinstance(value, str))
 DURATION = Kind("a number of seconds", _is_duration)
 CELL = Kind(
     "a text, a number, true, false or null",
@@ -45,8 +46,8 @@ CELL = Kind(
 
 
 def entries(content: Any, **kinds: Kind) -> list[Any]:
-    """Entries of a JSON object by their names; a ValueError says which is missing, or not of its
-    kind.
+    """The named entries of a JSON object. A ValueError names an entry that is missing or of the
+    wrong kind.
 
     Example:
         >>> entries({"units": ["a", "b"]}, units=list_of(TEXT))

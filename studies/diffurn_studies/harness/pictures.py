@@ -1,4 +1,4 @@
-"""Pictures inside a record: many small ones as one PNG, as text."""
+"""Pictures inside a record: a PNG, encoded as text."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 
 def packed(pictures: np.ndarray) -> str:
-    """Bytes (..., H, W, 3) as base64 of a PNG that has them one below the other.
+    """Bytes (..., H, W, 3) as the base64 text of one PNG, the pictures one below the other.
 
     Example:
         >>> pictures = np.arange(24, dtype=np.uint8).reshape(2, 2, 2, 3)
@@ -24,7 +24,7 @@ def packed(pictures: np.ndarray) -> str:
 
 
 def unpacked(text: str, height: int, width: int) -> np.ndarray:
-    """All pictures of a text by `packed`, (N, H, W, 3)."""
+    """The pictures in a text that `packed` made, (N, H, W, 3)."""
     from PIL import Image
 
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(text)))).reshape(-1, height, width, 3)

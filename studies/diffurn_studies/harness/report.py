@@ -1,8 +1,7 @@
-"""One self-contained page from run directories: tables, figures, settings and environments, for
-screens, phones and paper.
+"""The report: one self-contained page of run directories, for screens, phones and paper.
 
-The page is made from the files of the runs alone, so a run of another machine or of an earlier
-version can be shown without its code.
+The page is made from the files of the runs alone. So it can show runs of other machines and of
+earlier versions.
 """
 
 from __future__ import annotations
@@ -18,10 +17,11 @@ from typing import Any, NamedTuple
 
 import diffurn
 from diffurn.cli.files import replacing
-from diffurn_studies.harness.records import RunDirectory, RunError, read_file
+from diffurn_studies.harness.records import RunError, read_file
+from diffurn_studies.harness.run_directory import RunDirectory
 from diffurn_studies.harness.tables import Table, text
 
-# Columns with these headings are set apart: what is compared with, and the comparison.
+# Columns with these headings are set apart.
 _KINDS = ("paper", "difference")
 _PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -32,7 +32,7 @@ class Picture(NamedTuple):
 
 
 class ShownTable(NamedTuple):
-    """A table as the template takes it: every cell a text and the class it is shown in."""
+    """A table as the template takes it: each cell is a text and a CSS class."""
 
     title: str
     headings: list[tuple[str, str]]
@@ -64,7 +64,7 @@ class ShownRun:
 def write_report(
     runs: Sequence[Path], out: Path, title: str = "diffurn: reproduced experiments"
 ) -> None:
-    """Writes the page, whole or not at all.
+    """Writes the page; on failure the old page stays.
 
     Args:
         runs: run directories, in the order of the page.
@@ -100,7 +100,7 @@ def page(runs: Sequence[ShownRun], title: str) -> str:
 
 
 def read_run(path: Path, anchor: str) -> ShownRun:
-    """A run directory for the page; of an unfinished run, what can be said so far."""
+    """A run directory for the page; an unfinished run has no tables yet."""
     directory = RunDirectory(path)
     if not (path / "options.json").exists():
         raise RunError(f"{path} is not a run directory: it has no options.json")
@@ -119,7 +119,10 @@ def read_run(path: Path, anchor: str) -> ShownRun:
         figures=[]
         if published is None
         else [_picture(image) for image in sorted((path / "figures").glob("*.png"))],
-        options=[(name, _spelled(value)) for name, value in settings.options.items()],
+        options=[
+            *([] if settings.arm is None else [("arm", settings.arm)]),
+            *((name, _spelled(value)) for name, value in settings.options.items()),
+        ],
         environments=directory.environments(),
     )
 
@@ -146,7 +149,7 @@ def _picture(image: Path) -> Picture:
 
 
 def _spelled(value: Any) -> str:
-    """An option as `--set` takes it."""
+    """An option as `--set` takes it; an object as JSON."""
     if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
         return ", ".join(map(_spelled, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)

@@ -1,23 +1,28 @@
-"""Options from the command line: ``name=value`` texts become typed fields of an experiment's
-dataclass.
+"""Options from the command line: ``--set name=value`` sets a typed field of a study's options.
+
+Numbers, texts, choices and flat lists of them can be set. Anything else, such as a list of priors,
+belongs into an arm.
 """
 
 from __future__ import annotations
 
-import json
 import types
 import typing
 from collections.abc import Mapping
 from dataclasses import fields, replace
 from typing import Any
 
-from diffurn_studies.harness.records import RunError
+from diffurn_studies.harness.errors import RunError
 
 _YES_NO = {"true": True, "yes": True, "1": True, "false": False, "no": False, "0": False}
 
 
+class _NoSpellingError(TypeError):
+    """The command line cannot write values of this type."""
+
+
 def field_names(options: Any) -> list[str]:
-    """The settable fields of a dataclass or an instance of one."""
+    """The settable fields of a dataclass or of an instance."""
     return [field.name for field in fields(options) if field.init]
 
 
@@ -30,8 +35,7 @@ def split(assignment: str) -> tuple[str, str]:
 
 
 def with_settings(options: Any, settings: Mapping[str, str]) -> Any:
-    """`options` with fields replaced by values read from text, each checked against the field's
-    type.
+    """`options` with some fields read from text, each by the field's type.
 
     Example:
         >>> from dataclasses import dataclass
@@ -53,6 +57,11 @@ def with_settings(options: Any, settings: Mapping[str, str]) -> Any:
             values[name] = _parse(kinds[name], text)
         except ValueError as error:
             raise RunError(f"the option {name} is {text!r}, but must be {error}") from None
+        except _NoSpellingError:
+            raise RunError(
+                f"the option {name} cannot be set on the command line: choose an arm that sets it, "
+                "or write one"
+            ) from None
     try:
         return replace(options, **values)
     except ValueError as error:
@@ -60,10 +69,10 @@ def with_settings(options: Any, settings: Mapping[str, str]) -> Any:
 
 
 def _parse(kind: Any, text: str) -> Any:
-    """`text` as a value of the type `kind`; the ValueError names the type."""
+    """`text` as a value of the type `kind`; a ValueError says in words what the type is."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if origin in (tuple, list):
-        return _parse_items(origin, arguments, text)
+        return _parse_list(origin, arguments, text)
     if origin in (typing.Union, types.UnionType):
         return _parse_first_of(arguments, text)
     if origin is typing.Literal:
@@ -71,10 +80,10 @@ def _parse(kind: Any, text: str) -> Any:
             if text == str(choice):
                 return choice
         raise ValueError(f"one of {', '.join(map(str, arguments))}")
-    return _parse_plain(kind, text)
+    return _parse_scalar(kind, text)
 
 
-def _parse_plain(kind: Any, text: str) -> Any:
+def _parse_scalar(kind: Any, text: str) -> Any:
     if kind is type(None):
         if text.lower() in ("none", "null", ""):
             return None
@@ -90,14 +99,12 @@ def _parse_plain(kind: Any, text: str) -> Any:
             raise ValueError("a whole number" if kind is int else "a number") from None
     if kind is str:
         return text
-    raise ValueError("set in Python: the command line has no spelling for it")
+    raise _NoSpellingError
 
 
 def _parse_first_of(kinds: tuple[Any, ...], text: str) -> Any:
     wanted = []
-    for kind in sorted(
-        kinds, key=lambda kind: kind is str
-    ):  # any text is a string, so that comes last
+    for kind in sorted(kinds, key=lambda kind: kind is str):  # str last, since it takes any text
         try:
             return _parse(kind, text)
         except ValueError as error:
@@ -105,8 +112,8 @@ def _parse_first_of(kinds: tuple[Any, ...], text: str) -> Any:
     raise ValueError(" or ".join(wanted))
 
 
-def _parse_items(origin: Any, kinds: tuple[Any, ...], text: str) -> Any:
-    """``1,2,3`` or ``[1, 2, 3]``; lists inside lists in brackets only."""
+def _parse_list(origin: Any, kinds: tuple[Any, ...], text: str) -> Any:
+    """``1,2,3`` or ``[1, 2, 3]``."""
     items = _split_items(text)
     if origin is list or kinds[-1:] == (Ellipsis,):
         return origin(_parse(kinds[0], item) for item in items)
@@ -116,10 +123,9 @@ def _parse_items(origin: Any, kinds: tuple[Any, ...], text: str) -> Any:
 
 
 def _split_items(text: str) -> list[str]:
-    if text[:1] not in ("[", "("):
-        return [item.strip() for item in text.split(",")] if text else []
-    try:
-        items = json.loads(text.replace("(", "[").replace(")", "]"))
-    except ValueError:
-        raise ValueError("a list such as 1,2,3 or [1, 2, 3]") from None
-    return [item if isinstance(item, str) else json.dumps(item) for item in items]
+    ends = {"[": "]", "(": ")"}
+    if text[:1] in ends:
+        if len(text) < 2 or text[-1] != ends[text[0]]:
+            raise ValueError("a list such as 1,2,3 or [1, 2, 3]")
+        text = text[1:-1].strip()
+    return [item.strip() for item in text.split(",")] if text else []

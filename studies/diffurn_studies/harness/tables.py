@@ -1,4 +1,4 @@
-"""Tables as plain data: the experiments fill them, the terminal and the report show them."""
+"""Tables as plain data: studies fill them, the terminal and the report show them."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Table:
     """A titled table.
 
     Args:
-        title: what it shows.
-        columns: their headings; the report sets columns called ``paper`` and ``difference`` apart.
-        rows: one cell a column: a string as it is, a float with four digits, None for "nothing to
-            say here".
+        title: of the table.
+        columns: headings; the report sets columns called ``paper`` and ``difference`` apart.
+        rows: one cell per column; a string is shown as it is, a float with four digits, None as a
+            dash.
         notes: sentences below the table.
 
     Example:
@@ -50,7 +50,7 @@ class Table:
                 )
 
     def is_numeric(self, column: int) -> bool:
-        """Whether a column reads best aligned to the right."""
+        """Whether a column holds numbers, which are aligned to the right."""
         cells = [text(row[column]) for row in self.rows if not _is_empty(row[column])]
         return bool(cells) and all(_LOOKS_LIKE_A_NUMBER.match(cell) for cell in cells)
 
@@ -65,7 +65,7 @@ class Table:
 
     @classmethod
     def from_json(cls, content: Any) -> Table:
-        """From what `as_json` gave; for anything else a ValueError."""
+        """The table that `as_json` wrote; a ValueError if the content is anything else."""
         return cls(
             *entries(
                 content,
@@ -97,7 +97,7 @@ class Table:
 
 
 def text(cell: Cell) -> str:
-    """A cell as people read it."""
+    """A cell as it is shown."""
     if isinstance(cell, bool):
         return "yes" if cell else "no"
     if _is_empty(cell):
@@ -108,7 +108,7 @@ def text(cell: Cell) -> str:
 
 
 def mean_and_deviation(values: Sequence[float], digits: int = 2, tight: bool = False) -> str | None:
-    """The deviation is that of a sample, as of a few seeds; tight is for tables of many columns.
+    """The mean with the standard deviation of a sample; `tight` is for tables of many columns.
 
     Example:
         >>> mean_and_deviation([1.0, 2.0, 3.0]), mean_and_deviation([1.0], digits=1)
@@ -128,5 +128,5 @@ def _is_empty(cell: Cell) -> bool:
 
 
 def _is_unbounded(cell: Cell) -> bool:
-    """Floats that JSON has no number for."""
+    """Whether JSON has no number for this float."""
     return isinstance(cell, float) and not math.isfinite(cell)

@@ -1,10 +1,11 @@
-"""What a unit of work may use while it runs: a device, a folder, a log and a checkpoint."""
+"""A workspace: the device, folder, log and checkpoint that a unit uses while it runs."""
 
 from __future__ import annotations
 
 import io
 import shutil
 import time
+from collections.abc import Callable
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
@@ -13,40 +14,48 @@ import torch
 
 from diffurn_studies.harness.records import RunError, write_atomically
 
-_HAS_TENSORBOARD = find_spec("tensorboard") is not None
+HAS_TENSORBOARD = find_spec("tensorboard") is not None
 Logged = tuple[int, float, dict[str, float]]
 
 
 class Workspace:
     """A unit's own place in the run directory.
 
-    A unit that was interrupted starts again from its last checkpoint, and its log with it: the
-    checkpoint carries everything logged so
-    far and the state of torch's generators, so the log holds every step once and the draws go on
-    where they stopped. It carries the time they took as well.
+    An interrupted unit starts again from its last checkpoint. The checkpoint holds the log so far,
+    the state of torch's generators and the time used so far. So the log has every step once, the
+    random numbers go on where they stopped, and the time is that of all attempts.
 
     Args:
         run: the run directory.
         unit: the name of the unit.
         device: where the unit computes.
+        logs: whether scalars are logged, which needs TensorBoard.
+        clock: the time in seconds.
     """
 
-    def __init__(self, run: Path, unit: str, device: torch.device) -> None:
+    def __init__(
+        self,
+        run: Path,
+        unit: str,
+        device: torch.device,
+        logs: bool = HAS_TENSORBOARD,
+        clock: Callable[[], float] = time.perf_counter,
+    ) -> None:
         self.unit = unit
         self.device = device
+        self._logs, self._clock = logs, clock
         self._directory = run / "files" / unit
         self._log = run / "logs" / unit
         self._checkpoint = run / "checkpoints" / f"{unit}.pt"
         self._logged: list[Logged] = []
         self._writer: Any = None
-        self._started, self._seconds_before = time.perf_counter(), 0.0
-        shutil.rmtree(
-            self._log, ignore_errors=True
-        )  # what an interrupted attempt logged comes back with its checkpoint, or is void
+        self._started, self._seconds_before = clock(), 0.0
+        # The log of an interrupted attempt comes back with its checkpoint.
+        shutil.rmtree(self._log, ignore_errors=True)
 
     @property
     def directory(self) -> Path:
-        """For files of the unit's own; made when first asked for."""
+        """A folder for files of the unit; made when first asked for."""
         try:
             self._directory.mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -57,22 +66,20 @@ class Workspace:
 
     @property
     def seconds(self) -> float:
-        """Spent on the unit so far, in earlier attempts up to their last checkpoint and in this
-        one.
+        """Time spent on the unit so far: in this attempt, and in earlier ones up to their last
+        checkpoints.
         """
-        return self._seconds_before + time.perf_counter() - self._started
+        return self._seconds_before + self._clock() - self._started
 
     def scalars(self, step: int, **values: Any) -> None:
-        """Logs numbers for TensorBoard, where it is installed: ``workspace.scalars(step, loss=loss,
-        accuracy=0.9)``.
-        """
+        """Logs numbers for TensorBoard: ``workspace.scalars(step, loss=loss, accuracy=0.9)``."""
         entry = (step, time.time(), {name: float(value) for name, value in values.items()})
         self._logged.append(entry)
         self._write([entry])
 
     def save_checkpoint(self, state: dict[str, Any]) -> None:
-        """Remembers `state` (tensors, numbers, strings, lists and dicts), with torch's generators
-        and the log, in place of the last one.
+        """Saves `state` (tensors, numbers, strings, lists and dicts), torch's generators and the
+        log, in place of the last checkpoint.
         """
         generators = {"cpu": torch.get_rng_state()}
         if self.device.type == "cuda":
@@ -90,8 +97,8 @@ class Workspace:
         write_atomically(self._checkpoint, content.getvalue())
 
     def load_checkpoint(self) -> dict[str, Any] | None:
-        """The last state saved, with torch's generators and the log set back to that moment; None
-        where the unit starts afresh.
+        """The last state saved; None if there is none. Sets torch's generators and the log back to
+        that moment.
         """
         if not self._checkpoint.exists():
             return None
@@ -114,7 +121,7 @@ class Workspace:
         return cast("dict[str, Any]", state)
 
     def close(self) -> None:
-        """Brings the log to the disk."""
+        """Writes the log to the disk."""
         if self._writer is not None:
             writer, self._writer = self._writer, None
             try:
@@ -125,7 +132,7 @@ class Workspace:
                 ) from error
 
     def _write(self, entries: list[Logged]) -> None:
-        if not _HAS_TENSORBOARD:
+        if not self._logs:
             return
         try:
             for step, when, values in entries:

@@ -1,1 +1,1 @@
-"""How far the laws of samplers are from the exact law, by Kolmogorov-Smirnov tests."""
+"""Kolmogorov-Smirnov tests of samplers."""

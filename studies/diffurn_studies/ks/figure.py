@@ -12,10 +12,11 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 
 from diffurn_studies.harness.drawing import legend_below, plain, sequence_colours
-from diffurn_studies.ks.laws import LEVEL
+from diffurn_studies.harness.study import Results
+from diffurn_studies.ks.comparisons import LEVEL
 
-# What each study varies, and its urn.
-STUDIES = {
+# The number that each part of the study varies, and its urn.
+PARTS = {
     "weight": ("ω₂", "m = (200, 200, 200), n = 180, ω = (1, ω₂, 1)."),
     "draws": ("n", "m = (200, 200, 200), ω = (1, 5, 1)."),
     "size": ("m₂", "m = (200, m₂, 200), n = 200, ω = (1, 5, 1)."),
@@ -33,9 +34,22 @@ GROUPS: tuple[dict[str, Any], ...] = (
 SMALLEST_P = 1e-4
 
 
-def study(records: list[dict[str, Any]], symbol: str, urn: str) -> Figure:
-    """The paper's figures of one study: histograms of all groups, distances and p-values; a column
-    for its test and for each honest one.
+def figures_of(results: Results) -> dict[str, Figure]:
+    """All figures of the study."""
+    figures = {
+        f"ks-{part}": _part(of_part(results, part), *heading) for part, heading in PARTS.items()
+    }
+    return {**figures, "ks-remark": _remark(of_part(results, "weight"))}
+
+
+def of_part(results: Results, part: str) -> list[dict[str, Any]]:
+    """The records of one part of the study."""
+    return [record for record in results.records.values() if record["study"] == part]
+
+
+def _part(records: list[dict[str, Any]], symbol: str, urn: str) -> Figure:
+    """The paper's figures of one part: histograms of all groups, distances and p-values. The first
+    column is the paper's test, the others compare with Fisher's law.
     """
     figure = Figure(figsize=(12.5, 14), layout="constrained", dpi=160)
     figure.suptitle(f"{urn.rstrip('.')}: {symbol} varied", size=11)
@@ -72,7 +86,7 @@ def study(records: list[dict[str, Any]], symbol: str, urn: str) -> Figure:
 
 
 def _histogram(panel: Any, records: list[dict[str, Any]], comparison: str, group: int) -> None:
-    """Filled: what was drawn. Line: what it is compared with."""
+    """The draws as filled areas, the law or sample that they are compared with as lines."""
     sampler = "exact" if comparison == "exact" else "merged"
     for index, record in enumerate(records):
         colour = sequence_colours(len(records))(index)
@@ -124,9 +138,7 @@ def _colour_bar(
 def _distances(above: Any, below: Any, records: list[dict[str, Any]], comparison: str) -> None:
     values = [record["value"] for record in records]
     for group, style in enumerate(GROUPS):
-        aside = (
-            (group - 1) * 0.012 * (max(values) - min(values))
-        )  # so that equal values do not hide one another
+        aside = (group - 1) * 0.012 * (max(values) - min(values))  # equal values stay visible
         places = [value + aside for value in values]
         common = {**style, "markersize": 5, "linewidth": 0.8, "label": f"group {group + 1}"}
         above.plot(places, [record[comparison]["distances"][group] for record in records], **common)
@@ -143,8 +155,8 @@ def _distances(above: Any, below: Any, records: list[dict[str, Any]], comparison
         panel.grid(axis="y", alpha=0.25)
 
 
-def remark(records: list[dict[str, Any]]) -> Figure:
-    """What is left of the merge's error at the best ω̃, and what that ω̃ is."""
+def _remark(records: list[dict[str, Any]]) -> Figure:
+    """The error of the merge at ω and at the best ω̃, and the weights ω̃."""
     figure = Figure(figsize=(10, 4), layout="constrained", dpi=160)
     left, right = figure.subplots(1, 2)
     values = [record["value"] for record in records]
@@ -156,9 +168,8 @@ def remark(records: list[dict[str, Any]]) -> Figure:
             ("total_variation", "total variation", "#CC79A7"),
         ):
             sizes = [record["remark"][name][place] for record in records]
-            shown = [
-                size if size > 1e-9 else np.nan for size in sizes
-            ]  # no error has no place on a logarithmic axis
+            # Zero has no place on a logarithmic axis.
+            shown = [size if size > 1e-9 else np.nan for size in sizes]
             left.plot(
                 values,
                 shown,

@@ -1,10 +1,10 @@
 """The Kolmogorov-Smirnov test of whole counts against a known discrete law, with its exact null
 distribution.
 
-The usual tables hold for continuous laws; for a discrete one they are too cautious: the distance is
-taken over fewer points. Here the probability of a distance under the null is computed, not
-simulated: the number of draws up to each count is a Markov chain, and the distance stays below d as
-long as that chain stays inside a band (W. J. Conover, *JASA* 1972; L. J. Gleser, *JASA* 1985).
+The usual tables hold for continuous laws. For a discrete law they are too cautious, because the
+distance is taken over fewer points. Here the probability of a distance under the null hypothesis is
+computed, not simulated: the number of draws up to each count is a Markov chain, and the distance is
+below d if that chain stays inside a band (W. J. Conover, *JASA* 1972; L. J. Gleser, *JASA* 1985).
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from scipy import special, stats  # type: ignore[import-untyped]
 Array = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
-# Below this, rounding would be all there is: the bound of Massart (1990), which holds for any law,
-# is given instead.
+# Smaller p-values would be rounding errors, so Massart's bound (1990), which holds for any law, is
+# given instead.
 _SMALLEST = 1e-9
-# A count expected less often than this among all draws is never seen.
+# Counts with a smaller expected number of draws are left out.
 _NEVER = 1e-15
 # Distances that differ by less than this many draws are the same distance.
 _TIE = 1e-6
@@ -39,11 +39,11 @@ def two_sample_distance(first: Counts, second: Counts) -> float:
 
 
 def p_value(observed: float, mass: Array, number: int) -> float:
-    """P(D ≥ observed) for `number` independent draws from `mass`, exactly; a bound where it is
+    """P(D ≥ observed) for `number` independent draws from `mass`: exact, or a bound if that is
     below 1e-9.
 
-    The draws at each count are taken as independent Poisson counts conditioned on their total, so
-    that each step of the chain is a convolution, cut off at the edges of the band.
+    The draws at each count are independent Poisson counts, conditioned on their total. So each step
+    of the chain is a convolution, cut off at the edges of the band.
 
     Example:
         >>> round(p_value(0.5, np.array([0.5, 0.5]), number=2), 12)  # both draws alike
@@ -53,12 +53,8 @@ def p_value(observed: float, mass: Array, number: int) -> float:
     if bound < _SMALLEST:
         return bound
     mass = mass[number * mass > _NEVER]
-    below, lowest = (
-        np.ones(1),
-        0,
-        # weights of the numbers of draws so far that are inside the band, and the smallest of these
-        # numbers
-    )
+    # Weights of the numbers of draws so far that are inside the band, and the smallest such number.
+    below, lowest = np.ones(1), 0
     for share, centre in zip(mass[:-1], number * np.cumsum(mass), strict=False):
         low = max(lowest, math.ceil(centre - number * observed + _TIE))
         high = min(number, math.floor(centre + number * observed - _TIE))
@@ -85,7 +81,7 @@ def _factorials(number: int) -> tuple[Array, Array]:
 
 def critical_distance(mass: Array, number: int, level: float) -> tuple[float, float]:
     """The smallest distance that is rejected at `level`, to a thousandth of a draw, and the
-    probability of rejecting by chance.
+    probability of a distance as large by chance.
     """
     low, high = 0.0, math.sqrt(math.log(2 / level) / (2 * number))
     while (high - low) * number > 1e-3:
@@ -95,8 +91,8 @@ def critical_distance(mass: Array, number: int, level: float) -> tuple[float, fl
 
 
 def two_sample_p_value(observed: float, first: int, second: int) -> float:
-    """The continuous asymptotic p-value, as SciPy's `ks_2samp(method="asymp")` has it: on whole
-    counts an upper bound.
+    """The asymptotic p-value for continuous laws, as SciPy's ``ks_2samp(method="asymp")`` has it;
+    an upper bound for whole counts.
     """
     return float(
         np.clip(stats.kstwo.sf(observed, np.round(first * second / (first + second))), 0, 1)

@@ -1,1 +1,1 @@
-"""Learning the weights of one urn from its counts by gradient descent."""
+"""Learns the weights of an urn from counts by gradient descent."""

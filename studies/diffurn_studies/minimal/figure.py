@@ -12,6 +12,9 @@ from matplotlib.lines import Line2D
 from torch import Tensor
 
 from diffurn_studies.harness.drawing import legend_below, plain, sequence_colours
+from diffurn_studies.harness.study import Results
+from diffurn_studies.minimal.learning import ESTIMATORS, SOURCES
+from diffurn_studies.minimal.results import log_odds_found, truth
 
 NAMES = {
     "covariance": "exact covariance",
@@ -26,15 +29,36 @@ STYLES: dict[str, dict[str, Any]] = {
     "gumbel-exact": {"marker": "^", "color": "#009E73"},
     "gumbel-merged": {"marker": "v", "color": "#D55E00"},
 }
-# Where the data come from.
+# The laws that the data are drawn from.
 LAWS = {"exact": "Fisher's law", "merged": "the merged chain"}
-# The answer that each gradient looks for.
+# The weights that each gradient looks for.
 REACHED = {"covariance": "likelihood", "gumbel-exact": "loss", "gumbel-merged": "merged_loss"}
 
 
-def curves(records: dict[str, dict[str, Any]], weights: Sequence[float], source: str) -> Figure:
-    """The paper's two figures side by side: losses and the three log-weights over the steps, a row
-    for each gradient.
+def figures_of(results: Results) -> dict[str, Figure]:
+    """All figures of the study."""
+    weights = results.options.second_weights
+    curves = {
+        f"minimal-{source}-data": _curves(
+            {name: results.records[f"{name}-on-{source}-data"] for name in ESTIMATORS},
+            weights,
+            source,
+        )
+        for source in SOURCES
+    }
+    errors = {
+        source: {
+            name: values - truth(results)
+            for name, values in log_odds_found(results, source).items()
+        }
+        for source in SOURCES
+    }
+    return {**curves, "minimal-answers": _errors(errors, weights)}
+
+
+def _curves(records: dict[str, dict[str, Any]], weights: Sequence[float], source: str) -> Figure:
+    """The paper's two figures side by side: losses and log-weights over the steps, one row per
+    gradient.
     """
     figure = Figure(figsize=(16, 8.6), layout="constrained", dpi=150)
     seeds = len(records["covariance"]["final"])
@@ -102,8 +126,8 @@ def _same_range(panels: Any, log: bool) -> None:
         panel.set_ylim(80 if log else lowest, highest)
 
 
-def errors(errors: dict[str, dict[str, Tensor]], weights: Sequence[float]) -> Figure:
-    """How far from the urn's ω each gradient ends, seed by seed, and the answers it looks for."""
+def _errors(errors: dict[str, dict[str, Tensor]], weights: Sequence[float]) -> Figure:
+    """The error of every gradient, seed by seed, and the weights that it looks for."""
     figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=160)
     panels = figure.subplots(1, 2, sharey=True)
     for panel, (source, found) in zip(panels, errors.items(), strict=True):

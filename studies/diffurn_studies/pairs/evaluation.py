@@ -1,5 +1,5 @@
-"""What trained pair VAEs do with fresh pairs: how many latents they call independent, their losses,
-latents and pictures.
+"""Evaluates trained pair VAEs on fresh pairs: the number of independent latents, losses, latents
+and images.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def fresh_draws(training: PairTraining, pairs: int, seed: int, latent: int) -> D
 
 
 class _Batch(NamedTuple):
-    """Some of the pairs, for every model."""
+    """A part of the pairs, for every model."""
 
     start: int
     draws: Draws
@@ -60,9 +60,7 @@ def _batches(training: PairTraining, draws: Draws, size: int) -> Iterator[_Batch
 def evaluate(
     training: PairTraining, draws: Draws, chunk: int = 256
 ) -> tuple[list[dict[str, Any]], Latents]:
-    """Everything about the models but their pictures: the field `final` of each one's record, and
-    the latents of the whole stack.
-    """
+    """The entry `final` of every model's record, and the latents of the whole stack."""
     model, models = training.model, len(training.temperature)
     losses, profiles, costs = [], [], []
     rows: list[tuple[np.ndarray, ...]] = []
@@ -122,8 +120,8 @@ def _final(
 def pictures_of(
     training: PairTraining, draws: Draws, models: Sequence[int]
 ) -> dict[int, dict[str, str]]:
-    """Pairs with their reconstructions from the posterior means, and what each latent does to the
-    first picture: of some models.
+    """For the given models: pairs with their reconstructions from the posterior means, and
+    traversals of the latents of the first image.
     """
     model = training.model
     batch = next(_batches(training, draws, PICTURED_PAIRS))
@@ -133,9 +131,8 @@ def pictures_of(
     )
     means = model.aggregated(own, independent).mean
     decoded = model.decode(means.flatten(1, 2)).sigmoid().unflatten(1, means.shape[1:3])
-    pairs = torch.stack([batch.pictures, decoded], 1).permute(
-        0, 3, 1, 2, 4, 5, 6
-    )  # (S, pairs, original or decoded, views, H, W, C)
+    # (S, pairs, original or reconstruction, views, H, W, C)
+    pairs = torch.stack([batch.pictures, decoded], 1).permute(0, 3, 1, 2, 4, 5, 6)
     traversed = _traversals(model, own.mean[:, 0, 0])
     return {
         model: {"pairs": _packed(pairs[model]), "traversals": _packed(traversed[model])}
@@ -144,8 +141,8 @@ def pictures_of(
 
 
 def _traversals(model: PairVAE, start: Tensor) -> Tensor:
-    """(S, d, steps, H, W, C): every latent in turn runs through its values, the others stay as in
-    `start` (S, d).
+    """(S, d, steps, H, W, C): one latent at a time runs through the values of `TRAVERSED`; the
+    others stay as in `start` (S, d).
     """
     values = torch.linspace(*TRAVERSED, device=start.device)
     latents = start.shape[-1]

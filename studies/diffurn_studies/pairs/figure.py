@@ -1,9 +1,8 @@
-"""The figures of the pairs study, made from its records alone."""
+"""The figures of the study, from its records."""
 
 from __future__ import annotations
 
 import statistics
-import textwrap
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -13,25 +12,23 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from diffurn_studies.harness.drawing import COLOURS, curves, legend_below, plain
-from diffurn_studies.harness.pictures import unpacked
+from diffurn_studies.pairs.methods import VARIED, Method, plain_number
+from diffurn_studies.pairs.mosaics import pictured_models, reconstructions, traversals
+from diffurn_studies.pairs.options import Options
 from diffurn_studies.pairs.records import (
-    VARIED,
     Ablation,
     Model,
     ablations,
     counts_of,
-    family,
     fixed_settings,
     joined,
     known,
     mean_independent,
     methods_of,
-    plain_number,
     references_of,
     seed_means,
     select,
     settings_of,
-    shown,
     shown_shared,
 )
 
@@ -42,17 +39,15 @@ REFERENCES: dict[str, dict[str, Any]] = {
     "ω = 1": {"color": "grey", "linestyle": "-."},
     "oracle": {"color": "black", "linestyle": "--"},
 }
-ESTIMATE, INDEPENDENT = r"$\hat{s}$", r"$\hat{k}$"  # a hat over a k needs more than a font
-PICTURED = 4  # methods side by side
-LARGEST = 2  # the traversals go from −2 to 2
+ESTIMATE, INDEPENDENT = r"$\hat{s}$", r"$\hat{k}$"  # as mathematics: fonts lack k̂
 
 
-def figures(records: Mapping[str, Mapping[str, Any]], options: Any) -> dict[str, Figure]:
-    """Every figure of the study that its records have something for.
+def figures(records: Mapping[str, Mapping[str, Any]], options: Options) -> dict[str, Figure]:
+    """All figures of the study for which the records have data.
 
     Args:
         records: by unit.
-        options: of the experiment.
+        options: of the run.
     """
     models = joined(records)
     if not models:
@@ -64,14 +59,14 @@ def figures(records: Mapping[str, Mapping[str, Any]], options: Any) -> dict[str,
     }
     if found := ablations(models):
         made["pairs-ablation"] = ablation(found)
-    if pictured := _pictured(models):
+    if pictured := pictured_models(models):
         made["pairs-reconstructions"] = reconstructions(pictured)
         made["pairs-traversals"] = traversals(pictured, options.latent)
     return made
 
 
-def _styles(models: Iterable[Model]) -> dict[str, dict[str, Any]]:
-    """Colour, mark and line of each method, the same in every figure."""
+def _styles(models: Iterable[Model]) -> dict[Method, dict[str, Any]]:
+    """Colour, marker and line style of each method, the same in every figure."""
     return {method: _style(place) for place, method in enumerate(methods_of(models))}
 
 
@@ -88,8 +83,8 @@ def _deviation(values: Sequence[float]) -> float:
 
 
 def shared_factors(models: Sequence[Model], latents: int) -> Figure:
-    """The paper's figure, MSE(s, ŝ) by s; beside it the error that a perfect model can avoid; and
-    k̂ as it is.
+    """The paper's figure, MSE(s, ŝ) by s; MSE(F−s, k̂), which is 0 for a perfect model; and the mean
+    k̂.
     """
     factors = models[0]["factors"]
     figure = Figure(figsize=(13.5, 5.2), layout="constrained", dpi=160)
@@ -105,7 +100,7 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
     _independent(right, models, latents)
     right.set_title(f"independent latents {INDEPENDENT} of {latents}", size=11)
     handles = [
-        Line2D([], [], **style, markersize=6, label=shown(method))
+        Line2D([], [], **style, markersize=6, label=method.label)
         for method, style in _styles(models).items()
     ]
     handles += [
@@ -128,7 +123,7 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
 
 
 def _places(models: Sequence[Model]) -> dict[int | None, float]:
-    """Where each s stands on the axis; random s apart, at the right."""
+    """The position of each s on the axis; random s is at the right, with a gap."""
     fixed = fixed_settings(models)
     return {
         shared: max(fixed, default=0) + 1.5 if shared is None else float(shared)
@@ -150,7 +145,7 @@ def _errors(
                 [places[shared] for shared in settings],
                 [values[shared] for shared in settings],
             )
-            if len(where) == 1:  # a line needs two ends
+            if len(where) == 1:  # a line needs two points
                 where, heights = [where[0] - 0.4, where[0] + 0.4], heights * 2
             panel.plot(where, heights, **style, linewidth=1.2, zorder=1)
     panel.set_xticks(list(places.values()), [shown_shared(shared) for shared in places])
@@ -162,7 +157,7 @@ def _errors(
 
 
 def _root(values: Any) -> Any:
-    return np.sign(values) * np.sqrt(np.abs(values))  # bars may reach below zero
+    return np.sign(values) * np.sqrt(np.abs(values))  # error bars may reach below zero
 
 
 def _square(values: Any) -> Any:
@@ -172,12 +167,10 @@ def _square(values: Any) -> Any:
 def _by_setting(
     panel: Any, models: Sequence[Model], places: Mapping[int | None, float], name: str
 ) -> None:
-    """Mean and deviation of every method by s; the fixed s connected, the random one on its own."""
+    """Mean and deviation of every method by s; a line connects the fixed s."""
     styles = _styles(models)
     for index, (method, style) in enumerate(styles.items()):
-        aside = 0.06 * (
-            index - (len(styles) - 1) / 2
-        )  # so that equal values do not hide one another
+        aside = 0.06 * (index - (len(styles) - 1) / 2)  # keeps equal values apart
         found = {
             shared: values
             for shared in places
@@ -202,7 +195,7 @@ def _by_setting(
 
 
 def _apart(settings: Iterable[int | None]) -> list[list[int | None]]:
-    """Fixed and random s, which no line connects."""
+    """Fixed and random s separately: no line connects them."""
     kinds = [
         [shared for shared in settings if (shared is None) is random] for random in (False, True)
     ]
@@ -256,8 +249,7 @@ def _columns(
 def _method_legend(figure: Figure, models: Sequence[Model], truth: str) -> None:
     styles = {method: {**style, "marker": ""} for method, style in _styles(models).items()}
     handles = [
-        Line2D([], [], **style, linewidth=2, label=shown(method))
-        for method, style in styles.items()
+        Line2D([], [], **style, linewidth=2, label=method.label) for method, style in styles.items()
     ]
     handles.append(Line2D([], [], color="grey", linewidth=0.7, label="each seed"))
     if fixed_settings(models):
@@ -266,8 +258,8 @@ def _method_legend(figure: Figure, models: Sequence[Model], truth: str) -> None:
 
 
 def training(models: Sequence[Model], latents: int) -> Figure:
-    """Mean k̂ and the loss over the steps of training: every model a thin line, means thick; the
-    first losses are above the panels.
+    """Mean k̂ and loss during training: a thin line for every model, a thick line for their mean.
+    The first losses lie above the panels.
     """
     figure, panels, settings = _columns(models, rows=2, height=6.4)
     factors, last = models[0]["factors"], _last_step(models)
@@ -297,8 +289,8 @@ def _last_step(models: Sequence[Model]) -> int:
 
 
 def _later_losses(models: Sequence[Model]) -> tuple[float, float]:
-    """Where the losses are after the first twentieth of training; the few largest may be those of a
-    model that breaks down.
+    """The range of the losses after the first twentieth of training, without the largest 2 %, which
+    may belong to a model that breaks down.
     """
     points = [
         point
@@ -312,9 +304,7 @@ def _later_losses(models: Sequence[Model]) -> tuple[float, float]:
 
 
 def profile(models: Sequence[Model]) -> Figure:
-    """What the trained models would lose or gain by another k̂: the loss with k̂ fixed, above each
-    model's own minimum.
-    """
+    """The loss of the trained models for every fixed k̂, minus each model's minimum."""
     figure, panels, settings = _columns(models, rows=1, height=4.4)
     factors = models[0]["factors"]
     for panel, shared in zip(panels[0], settings, strict=True):
@@ -388,10 +378,8 @@ def _ablated(panel: Any, found: Ablation, measured: str, place: int) -> None:
         [statistics.fmean(each) for each in by_value.values()],
         [_deviation(each) for each in by_value.values()],
     )
-    where = [
-        value * 1.05**place for value in by_value
-    ]  # so that equal values do not hide one another
-    label = f"{shown(found.method)}: {found.held}"
+    where = [value * 1.05**place for value in by_value]  # keeps equal values apart
+    label = f"{found.method.label}: {found.held}"
     panel.errorbar(
         where,
         means,
@@ -402,102 +390,4 @@ def _ablated(panel: Any, found: Ablation, measured: str, place: int) -> None:
         linewidth=1.3,
         capsize=3,
         elinewidth=1,
-    )
-
-
-def _pictured(models: Sequence[Model]) -> list[Model]:
-    """A model of each of a few methods, at the s in the middle of those for which most methods have
-    pictures.
-    """
-    by_shared: dict[int | None, dict[str, Model]] = {}
-    for model in models:
-        if model.get("pictures") is not None:
-            by_shared.setdefault(model["shared"], {}).setdefault(model["method"], model)
-    if not by_shared:
-        return []
-    most = max(map(len, by_shared.values()))
-    best = [shared for shared in settings_of(models) if len(by_shared.get(shared, {})) == most]
-    own = by_shared[best[len(best) // 2]]
-    chosen = sorted(own, key=lambda method: _rank(method, list(own)))[:PICTURED]
-    return [model for method, model in own.items() if method in chosen]
-
-
-def _rank(method: str, methods: Sequence[str]) -> tuple[bool, ...]:
-    """The first of each family before others, the one that is told everything last."""
-    is_first = method == next(each for each in methods if family(each) == family(method))
-    return family(method) == "oracle", not is_first, family(method) != "hypergeometric"
-
-
-def _mosaic(pictures: np.ndarray, gap: int = 3) -> np.ndarray:
-    """Pictures (rows, columns, H, W, C) as one, on white."""
-    rows, columns, height, width, channels = pictures.shape
-    whole = np.full((rows, height + gap, columns, width + gap, channels), 255, dtype=np.uint8)
-    whole[:, :height, :, :width] = pictures.transpose(0, 2, 1, 3, 4)
-    flat = whole.reshape(rows * (height + gap), columns * (width + gap), channels)
-    return flat[:-gap, :-gap]
-
-
-def _decoded(model: Model, kind: str, *leading: int) -> np.ndarray:
-    return unpacked(model["pictures"][kind], *model["shape"][:2]).reshape(*leading, *model["shape"])
-
-
-def _show(
-    panel: Any, pictures: np.ndarray, rows: Sequence[str], columns: Mapping[int, str]
-) -> None:
-    """A mosaic with a label for each row and for some columns."""
-    gap, (height, width) = 3, pictures.shape[2:4]
-    panel.imshow(_mosaic(pictures, gap), interpolation="nearest", cmap="gray")
-    panel.set_yticks(
-        [(height + gap) * place + height / 2 for place in range(len(rows))], rows, size=8
-    )
-    panel.set_xticks(
-        [(width + gap) * place + width / 2 for place in columns], list(columns.values()), size=8
-    )
-    panel.tick_params(length=0)
-    panel.spines[:].set_visible(False)
-
-
-def reconstructions(models: Sequence[Model]) -> Figure:
-    """Test pairs, the same for all models, and what each makes of them."""
-    figure = Figure(figsize=(12.4, 0.86 * (len(models) + 1) + 0.9), layout="constrained", dpi=160)
-    found = [
-        _decoded(model, "pairs", -1, 2, 2) for model in models
-    ]  # pairs, picture or decoded, views
-    names = ["picture", *(textwrap.fill(shown(model["method"]), 28) for model in models)]
-    for view, panel in enumerate(figure.subplots(1, 2)):
-        rows = np.stack([found[0][:, 0, view], *(own[:, 1, view] for own in found)])
-        _show(panel, rows, names if view == 0 else [], {})
-        panel.set_title(f"view {view + 1}", size=10)
-    figure.suptitle(f"test pairs and their reconstructions, {_about(models[0])}", size=11)
-    return figure
-
-
-def traversals(models: Sequence[Model], latents: int) -> Figure:
-    """What each latent changes in a picture."""
-    figure = Figure(
-        figsize=(3.6 * len(models) + 0.4, 0.5 * latents + 0.9), layout="constrained", dpi=160
-    )
-    for number, (panel, model) in enumerate(
-        zip(figure.subplots(1, len(models), squeeze=False)[0], models, strict=True)
-    ):
-        pictures = _decoded(model, "traversals", latents, -1)
-        last = pictures.shape[1] - 1
-        _show(
-            panel,
-            pictures,
-            [str(latent + 1) for latent in range(latents)],
-            {0: f"−{LARGEST}", last // 2: "0", last: f"{LARGEST}"},
-        )
-        panel.set_title(textwrap.fill(shown(model["method"]), 44), size=10)
-        panel.set_xlabel("value of the latent", size=9)
-        if number == 0:
-            panel.set_ylabel("latent", size=9)
-    figure.suptitle(f"one latent at a time, {_about(models[0])}", size=11)
-    return figure
-
-
-def _about(model: Model) -> str:
-    return (
-        f"{'random s' if model['shared'] is None else 's = ' + str(model['shared'])}, seed "
-        f"{model['seed']}"
     )

@@ -1,20 +1,19 @@
-"""What the records of the pairs study say: its models, the answers they are measured by, and names
-for people.
-"""
+"""The models in the records of the study, and the reference answers that they are compared with."""
 
 from __future__ import annotations
 
 import math
-import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
+import torch
+
+from diffurn import FisherHypergeometric
+from diffurn_studies.pairs.methods import VARIED, Method, plain_number
 from diffurn_studies.pairs.scores import squared_errors
 
 Model = dict[str, Any]
-# What tells the models of a study apart, in the records of training and of scoring alike.
-SETTING = ("method", "shared", "seed", "learning_rate", "final_temperature", "beta")
 SCORES = (
     "shared_accuracy",
     "independent_accuracy",
@@ -22,71 +21,22 @@ SCORES = (
     "disentanglement",
     "unconverged",
 )
-FOUND = (
-    "independent",
-    "independent_error",
-    "estimate",
-    "shared_error",
-)  # mean k̂, MSE(F−s, k̂), mean ŝ, MSE(s, ŝ)
-NAMES = {"label": "LabelVAE", "ada": "AdaVAE", "oracle": "Oracle", "hypergeometric": "HGVAE"}
-# Setting that an ablation varies -> its detail in a method's name, and its symbol.
-VARIED = {"learning_rate": ("lr", "lr"), "final_temperature": ("tau", "τ"), "beta": ("beta", "β")}
-_NUMBER = re.compile(rf"({'|'.join(detail for detail, _ in VARIED.values())})([\d.]+(?:e-?\d+)?)")
-_PART = re.compile(rf"{_NUMBER.pattern}|[^-]+")
-
-
-def shown(method: str) -> str:
-    """The name of a method for people.
-
-    Example:
-        >>> shown("hypergeometric-covariance-log1p-lr1e-4"), shown("label-index"), shown("ada")
-        ('HGVAE (covariance, log1p, lr 1e-4)', 'LabelVAE (by index)', 'AdaVAE')
-    """
-    name, *details = _parts(method)
-    listed = ", ".join(map(_shown_detail, details))
-    return NAMES.get(name, name) + (f" ({listed})" if listed else "")
-
-
-def _parts(method: str) -> list[str]:
-    """Family and details; the dash of 1e-4 does not part."""
-    return [part.group() for part in _PART.finditer(method)]
-
-
-def _shown_detail(detail: str) -> str:
-    number = _NUMBER.fullmatch(detail)
-    if number is None:
-        return "by index" if detail == "index" else detail
-    return f"{dict(VARIED.values())[number.group(1)]} {number.group(2)}"
-
-
-def family(method: str) -> str:
-    return _parts(method)[0]
-
-
-def base(method: str) -> str:
-    """A method without the details that an ablation varies."""
-    return "-".join(part for part in _parts(method) if not _NUMBER.fullmatch(part))
+# mean k̂, MSE(F−s, k̂), mean ŝ, MSE(s, ŝ)
+FOUND = ("independent", "independent_error", "estimate", "shared_error")
 
 
 def shown_shared(shared: int | None) -> str:
     return "random" if shared is None else str(shared)
 
 
-def plain_number(value: float) -> str:
-    """0.0001 as 1e-4, as in the names of methods."""
-    if value == 0 or value >= 1e-2:
-        return f"{value:g}"
-    mantissa, exponent = f"{value:e}".split("e")
-    return f"{float(mantissa):g}e{int(exponent)}"
-
-
 def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
-    """Every model once: how it was trained, what it found and how it was scored.
+    """Every model with the results of its training and its scores.
 
-    To the fields of the records come `factors` (their number), `shape`, and of finished models
+    The entry `method` is a `Method`. These entries are added to those of the record: `factors`
+    (their number), `shape`, the settings that an ablation varies, and for finished models
     ``independent`` (mean k̂), ``estimate`` (mean ŝ), ``shared_error`` (MSE(s, ŝ)),
-    ``independent_error`` (MSE(F−s, k̂)), ``loss`` and ``active``. What is not known is None, and so
-    is the temperature of methods that draw nothing.
+    ``independent_error`` (MSE(F−s, k̂)), ``loss`` and ``active``. Unknown values are None; so is the
+    temperature of a method that draws nothing.
 
     Args:
         records: of the units ``train-…`` and ``score-…``; the latter may be missing.
@@ -101,8 +51,14 @@ def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
     for unit, record in records.items():
         for model in record["models"] if unit.startswith("train-") else ():
             scores = scored.get(_setting(model), {})
-            about: Model = {"factors": len(record["factors"]), "shape": record["shape"]}
-            if family(model["method"]) != "hypergeometric":
+            method = Method.from_fields(model["method"])
+            about: Model = {
+                "method": method,
+                "factors": len(record["factors"]),
+                "shape": record["shape"],
+                **{name: getattr(method, name) for name in VARIED},
+            }
+            if method.kind != "hypergeometric":
                 about["final_temperature"] = None
             models.append(
                 {
@@ -116,7 +72,8 @@ def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
 
 
 def _setting(model: Model) -> tuple[Any, ...]:
-    return tuple(model[name] for name in SETTING)
+    """The same in the records of training and of scoring."""
+    return Method.from_fields(model["method"]), model["shared"], model["seed"]
 
 
 def _found(final: Mapping[str, Any] | None, factors: int) -> dict[str, float | None]:
@@ -136,12 +93,12 @@ def _found(final: Mapping[str, Any] | None, factors: int) -> dict[str, float | N
 
 
 def mean_independent(counts: Sequence[int]) -> float:
-    """Mean k̂ of pairs, of which counts[k] got k̂ = k."""
+    """Mean k̂ of pairs, where counts[k] pairs have k̂ = k."""
     return sum(number * count for number, count in enumerate(counts)) / sum(counts)
 
 
 def counts_of(models: Iterable[Model]) -> dict[int, list[int]]:
-    """By the true s, where it occurs: how many test pairs of all these models got k̂ = 0, 1, …"""
+    """For every true s that occurs: how many test pairs of all these models have k̂ = 0, 1, …"""
     counts: dict[int, list[int]] = {}
     for final in (model["final"] for model in models if model["final"] is not None):
         for shared, numbers in final["counts"].items():
@@ -162,25 +119,25 @@ def fixed_settings(models: Iterable[Model]) -> list[int]:
     return [shared for shared in settings_of(models) if shared is not None]
 
 
-def methods_of(models: Iterable[Model]) -> list[str]:
+def methods_of(models: Iterable[Model]) -> list[Method]:
     return list(dict.fromkeys(model["method"] for model in models))
 
 
-def select(models: Iterable[Model], shared: int | None, method: str | None = None) -> list[Model]:
+def select(
+    models: Iterable[Model], shared: int | None, method: Method | None = None
+) -> list[Model]:
     return [
         model for model in models if model["shared"] == shared and method in (None, model["method"])
     ]
 
 
 def known(models: Iterable[Model], name: str) -> list[float]:
-    """A figure of all models that have it."""
+    """A value of all models that have it."""
     return [model[name] for model in models if model[name] is not None]
 
 
 def seed_means(models: Sequence[Model], names: Sequence[str]) -> list[Model]:
-    """Of models of one method: each seed's means over all s, of the seeds that finished at every
-    s.
-    """
+    """For models of one method: the means over all s of every seed that finished at every s."""
     settings, means = settings_of(models), []
     for seed in sorted({model["seed"] for model in models}):
         own = [model for model in models if model["seed"] == seed and model["final"] is not None]
@@ -190,7 +147,7 @@ def seed_means(models: Sequence[Model], names: Sequence[str]) -> list[Model]:
 
 
 class Reference(NamedTuple):
-    """What an answer that learned nothing, or that was told everything, has on some pairs."""
+    """Mean k̂, mean ŝ and the errors of an answer that needs no training, on some pairs."""
 
     independent: float
     estimate: float
@@ -199,15 +156,13 @@ class Reference(NamedTuple):
 
 
 def shares_of(models: Iterable[Model]) -> dict[int, float]:
-    """How often the test pairs of these models truly share s factors, by s; empty where none
-    finished.
-    """
+    """The share of test pairs with s truly shared factors, by s; empty if no model finished."""
     pairs = {shared: sum(numbers) for shared, numbers in counts_of(models).items()}
     return {shared: number / sum(pairs.values()) for shared, number in pairs.items()}
 
 
 def shares_over_all(models: Sequence[Model]) -> dict[int, float]:
-    """Those of all data sets with a fixed s together."""
+    """The mean of these shares over all data sets with a fixed s."""
     parts = [
         shares for shared in fixed_settings(models) if (shares := shares_of(select(models, shared)))
     ]
@@ -220,16 +175,15 @@ def shares_over_all(models: Sequence[Model]) -> dict[int, float]:
 def references(
     shares: Mapping[int, float], everywhere: Mapping[int, float], factors: int, latents: int
 ) -> dict[str, Reference]:
-    """The answers that every method is measured by, on pairs that share s factors with probability
-    shares[s].
+    """The reference answers, on pairs that share s factors with probability shares[s].
 
-    The best constant is one k̂, and apart from it one ŝ, for all pairs of the study: what can be
-    had without looking. "ω = 1" draws k̂ from the urn that no model has touched, m = (d, d) and n =
-    d, whatever the pair. The oracle has k̂ = F − s, and so ŝ = s + d − F.
+    The best constant is the one k̂, and separately the one ŝ, with the smallest error on all pairs
+    of the study. "ω = 1" draws k̂ from the urn m = (d, d), n = d with equal weights, for every pair.
+    The oracle has k̂ = F − s, so ŝ = s + d − F.
 
     Args:
         shares: probabilities by s.
-        everywhere: those of all pairs of the study.
+        everywhere: the same for all pairs of the study.
         factors: F.
         latents: d.
 
@@ -243,11 +197,12 @@ def references(
         range(latents + 1), key=lambda number: _distance(everywhere, factors - number)
     )
     estimate = min(range(latents + 1), key=lambda number: _distance(everywhere, number))
-    central = [
-        math.comb(latents, k) ** 2 for k in range(latents + 1)
-    ]  # C(d, k) C(d, d − k), over C(2d, d)
+    equal_weights = _equal_weights(latents)
     untouched = squared_errors(
-        {str(shared): [share * weight for weight in central] for shared, share in shares.items()},
+        {
+            str(shared): [share * probability for probability in equal_weights]
+            for shared, share in shares.items()
+        },
         factors,
     )
     return {
@@ -264,6 +219,15 @@ def references(
     }
 
 
+def _equal_weights(latents: int) -> list[float]:
+    """P(k̂ = k) for k = 0, …, d in the urn m = (d, d), n = d with equal weights."""
+    urn = FisherHypergeometric(
+        [latents, latents], latents, weights=torch.ones(2, dtype=torch.float64)
+    )
+    k = torch.arange(latents + 1, dtype=torch.float64)
+    return urn.log_prob(torch.stack([k, latents - k], -1)).exp().tolist()
+
+
 def _distance(shares: Mapping[int, float], shared: float) -> float:
     return sum(share * (each - shared) ** 2 for each, share in shares.items())
 
@@ -271,30 +235,30 @@ def _distance(shares: Mapping[int, float], shared: float) -> float:
 def references_of(
     models: Sequence[Model], shared: int | None, latents: int
 ) -> dict[str, Reference]:
-    """`references` for the data set of one s; random s is a study of its own. Empty where no model
-    finished.
+    """`references` for the data set of one s; random s is not mixed with fixed ones. Empty if no
+    model finished.
     """
     shares = shares_of(select(models, shared))
     everywhere = shares if shared is None else shares_over_all(models)
     return references(shares, everywhere, models[0]["factors"], latents) if shares else {}
 
 
-# What an ablation is about.
+# The values that an ablation reports.
 ABLATED = ("loss", "independent_error", "shared_error")
 
 
 class Ablation(NamedTuple):
-    """Models of one method that differ in one setting alone (and in s and seed)."""
+    """Models of one method that differ in one setting only (and in s and seed)."""
 
-    method: str  # without that setting's detail
+    method: Method  # without the settings in VARIED
     varied: str
-    held: str  # the other settings, for people
+    held: str  # the other settings in VARIED, as text
     models: dict[float, list[Model]]  # by value
 
 
 def ablations(models: Sequence[Model]) -> list[Ablation]:
-    """What the records can say about learning rate, final temperature and β; each on the s that all
-    its values have.
+    """All comparisons of learning rates, final temperatures and β that the records allow; each uses
+    the s that all its values have.
     """
     found = []
     for varied in VARIED:
@@ -303,7 +267,7 @@ def ablations(models: Sequence[Model]) -> list[Ablation]:
         for model in models:
             if model[varied] is not None:
                 group = groups.setdefault(
-                    (base(model["method"]), *(model[name] for name in others)), {}
+                    (model["method"].base, *(model[name] for name in others)), {}
                 )
                 group.setdefault(model[varied], []).append(model)
         for (method, *values), group in groups.items():
@@ -325,4 +289,4 @@ def ablations(models: Sequence[Model]) -> list[Ablation]:
 
 
 def held_at(name: str, value: float) -> str:
-    return f"{VARIED[name][1]} {plain_number(value)}"
+    return f"{VARIED[name]} {plain_number(value)}"

@@ -1,4 +1,4 @@
-"""Pairs of pictures that share some of their factors: which ones, and which values they take."""
+"""Draws pairs that share some of their factors: which factors, and their values."""
 
 from __future__ import annotations
 
@@ -12,18 +12,16 @@ RANDOM = -1
 
 
 class Pairs(NamedTuple):
-    """The factors of two views, and what is known of them."""
+    """The factors of two views, which of them are equal, and one that is known to differ."""
 
     factors: Tensor  # (..., 2, F), int64
     shared: Tensor  # (..., F), bool: equal in both views
-    known: (
-        Tensor  # (...), int64: one of the factors chosen to be independent, or any where none was
-    )
+    known: Tensor  # (...), int64: one of the factors that change, or any factor if none changes
 
 
 def uniforms_per_pair(factors: int) -> int:
-    """How many uniform numbers `draw_pairs` takes for one pair: three for each factor and two for
-    how many of them change.
+    """Number of uniforms that `draw_pairs` takes for one pair: three for each factor, and two for
+    the number of factors that change.
     """
     return 3 * factors + 2
 
@@ -35,13 +33,13 @@ def draw_pairs(
     second view.
 
     The first view's values are uniform. With the ``exact`` sampler k = F - s factors change, each
-    to one of its other values, all equally likely: exactly s are shared. The ``loose`` one is that
-    of disentanglement_lib (Locatello et al., *Weakly-Supervised Disentanglement Without
-    Compromises*, ICML 2020): k or only one factor, by a fair coin, is drawn anew and may get its
-    old value, so that s or more are shared. Where the number is random, k is uniform from 1 to F -
-    1 for each pair. `known` is uniform among the factors chosen to change.
+    to one of its other values, all equally likely: exactly s are shared. The ``loose`` sampler is
+    that of disentanglement_lib (Locatello et al., *Weakly-Supervised Disentanglement Without
+    Compromises*, ICML 2020): k factors or only one, by a fair coin, are drawn again and may get
+    their old value, so that s or more are shared. For a random s, k is uniform from 1 to F - 1 for
+    each pair. `known` is uniform among the factors chosen to change.
 
-    A pure function of its tensors, which never waits for the host and does not check their values.
+    A pure function of its tensors, without CPU–GPU synchronisation. It does not check their values.
 
     Args:
         uniforms: from 0 to less than 1, ``(..., uniforms_per_pair(F))``.
@@ -62,15 +60,14 @@ def draw_pairs(
     ranks = _ranks(order)
     changed = ranks < _changing(number, coin, factors, shared, sampler)
     old = _whole(first, sizes)
-    # another value, every other one equally likely, or any
+    # exact: one of the other values, all equally likely; loose: any value
     new = (
         (old + 1 + _whole(second, sizes - 1)) % sizes
         if sampler == "exact"
         else _whole(second, sizes)
     )
     views = torch.stack([old, torch.where(changed, new, old)], -2)
-    # ranks are a uniform permutation, so that the first of them is a uniform choice among all that
-    # change
+    # ranks are a uniform permutation, so the factor of rank 0 is uniform among those that change
     return Pairs(views, views[..., 0, :] == views[..., 1, :], (ranks == 0).int().argmax(-1))
 
 
@@ -99,8 +96,8 @@ def _changing(
 
 
 def _ranks(order: Tensor) -> Tensor:
-    """How many come before each in ascending order, the earlier one first where two are equal; for
-    so few, faster than sorting.
+    """The position of each number in ascending order; of equal numbers the earlier comes first. For
+    few numbers this is faster than sorting.
     """
     one, other = order.unsqueeze(-1), order.unsqueeze(-2)
     position = torch.arange(order.shape[-1], device=order.device)
@@ -108,7 +105,5 @@ def _ranks(order: Tensor) -> Tensor:
 
 
 def _whole(uniforms: Tensor, sizes: Tensor) -> Tensor:
-    """⌊u·size⌋, which rounding never takes to the size itself: u ≤ 1 - ε leaves more than half of
-    the gap below it.
-    """
+    """⌊u·size⌋. The result is below the size: u ≤ 1 - ε, so u·size is not rounded up to it."""
     return (uniforms * sizes).long()

@@ -1,5 +1,5 @@
-"""How well a model of pairs tells shared from independent: the errors of its counts, and what
-classifiers read from its two parts.
+"""Scores of a trained model: the errors of its numbers of shared factors, and the accuracy of
+classifiers on its shared and independent latents.
 """
 
 from __future__ import annotations
@@ -14,28 +14,27 @@ import torch
 
 from diffurn._validation import require
 
-_ITERATIONS = 10_000  # far more than a logistic regression of a few latents needs
 _FOREST = {"n_estimators": 10, "max_features": None, "min_samples_leaf": 20, "random_state": 0}
 
 
 class Latents(NamedTuple):
-    """What one model makes of N pairs; the first pairs train the classifiers, the rest test them.
-    Of a stack, all begin with (S, …).
+    """One model's latents of N pairs. The first pairs train the classifiers, the others test them.
+    For a stack, all arrays have a leading dimension S.
     """
 
-    means: np.ndarray  # (N, 2, d) the encoder's, of both views, before they are averaged
+    means: np.ndarray  # (N, 2, d) posterior means of both views, before they are averaged
     log_variances: np.ndarray  # (N, 2, d)
-    independent: np.ndarray  # (N, d) bool: the latents that the method calls independent
+    independent: np.ndarray  # (N, d) bool: latents that the method calls independent
     factors: np.ndarray  # (N, 2, F) integers
     shared: np.ndarray  # (N, F) bool: truly equal in both views
 
     def of_model(self, number: int) -> Latents:
-        """One model's, from those of a stack."""
+        """The latents of one model of a stack."""
         return Latents(*(values[number] for values in self))
 
 
 class _Task(NamedTuple):
-    """One factor to be told from one kind of features."""
+    """One factor to be predicted from one kind of features."""
 
     features: np.ndarray  # (n, d)
     labels: np.ndarray  # (n,)
@@ -49,51 +48,57 @@ class _Task(NamedTuple):
 
 
 class _Grade(NamedTuple):
-    score: float | None  # None where a class is missing
+    score: float | None  # None if a class is missing
     converged: bool = True
 
 
 def downstream(
-    latents: Latents, train: int, sizes: Sequence[int], workers: int = 1
+    latents: Latents,
+    train: int,
+    sizes: Sequence[int],
+    workers: int = 1,
+    iterations: int = 10_000,
 ) -> dict[str, Any]:
-    """What scikit-learn's logistic regressions tell of each factor from the shared and from the
-    independent part of the latents.
+    """Accuracies of scikit-learn's logistic regressions that predict each factor from the shared
+    and from the independent latents.
 
-    The *shared part* of a pair is the average of both views' means, ½(mean₁ + mean₂) whatever
-    average the model itself takes, in the latents that the method calls shared, and 0 in the
-    others; the *independent part* of a view is its own mean in the latents called independent, and
-    0 in the others. Every factor has three classifiers, as in the appendix of Sutter et al. (2023):
-    one for the shared part and one for the independent part of each view. Which factors are shared
-    differs from pair to pair, and the paper does not say what its classifiers did about that. Our
-    reading: a factor's classifier of the shared part is trained and tested on the pairs that truly
-    share the factor, those of the independent parts on the pairs in which it truly differs, where
-    each view has its own label and the factor's score is the mean of both views'. A factor is left
-    out (None) where training or testing would see fewer than two values.
+    The *shared part* of a pair is the average ½(mean₁ + mean₂) of both views' posterior means in
+    the shared latents, and 0 in the others; it does not depend on `Method.averaging`. The
+    *independent part* of a view is its own posterior mean in the independent latents, and 0 in the
+    others. As in the appendix of Sutter et al. (2023), every factor has three classifiers: one for
+    the shared part, and one for the independent part of each view. Which factors are shared differs
+    from pair to pair, and the paper does not say how its classifiers treat this. Here the
+    classifier of the shared part is trained and tested on the pairs that truly share the factor.
+    The classifiers of the independent parts use the pairs in which the factor truly differs; each
+    view has its own label, and the factor's score is the mean of both views. A factor is left out
+    (None) if training or testing would see fewer than two values.
 
-    The score is the balanced accuracy, adjusted so that guessing has 0 and no error 1. As in
-    scikit-learn a guess is right once in the number of values that *occur in the test pairs*, which
-    is what any guess that ignores the features can reach at best. The classifiers have
-    scikit-learn's default settings, with as many iterations as they need.
+    The score is the balanced accuracy, adjusted so that guessing scores 0 and a perfect classifier
+    scores 1. As in scikit-learn, the accuracy of a guess is one over the number of values that
+    *occur in the test pairs*, the largest that a constant prediction can reach. The classifiers
+    have scikit-learn's default settings, except for the number of iterations.
 
     `whole_accuracy` is the same score of regressions on all latents of the first view.
-    `disentanglement` is DCI's (Eastwood & Williams 2018), see `disentanglement`, for the first
-    view: importances of latents are those of random forests, one of their two choices, with ten
-    trees that may split on any latent and end in leaves of at least 20 pairs, so that they do not
-    learn single pairs by heart. (Gradient boosted trees, as disentanglement_lib has them, would
-    grow one tree per value and round.)
+    `disentanglement` is that of DCI (Eastwood & Williams 2018), see `disentanglement`, for the
+    first view. The importances are those of random forests, one of their two choices. The forests
+    have ten trees that may split on any latent; their leaves have at least 20 pairs, so that they
+    do not overfit to single pairs. (Gradient boosted trees, as in disentanglement_lib, would need
+    one tree per value and round.)
 
     Args:
         latents: of one model, with finite means.
-        train: how many of the first pairs are for training; the others are for testing.
+        train: number of pairs for training, taken from the front; the others are for testing.
         sizes: the number of values of each factor.
-        workers: processes to spread the classifiers over; each computes on one core, and the result
-            does not depend on their number.
+        workers: processes for the classifiers, one core each; the result does not depend on their
+            number.
+        iterations: the largest number that a regression may take; the default is far more than a
+            regression on a few latents needs.
 
     Returns:
-        The fields of a score record: ``shared_accuracy``, ``independent_accuracy``,
-            ``whole_accuracy`` (means over factors; None where
-        every factor is left out), ``disentanglement``, ``by_factor`` and ``unconverged``, the
-        number of classifiers that needed more than 10,000 iterations.
+        The entries of a score record: ``shared_accuracy``, ``independent_accuracy`` and
+        ``whole_accuracy`` (means over factors; None if every factor is left out),
+        ``disentanglement``, ``by_factor``, and ``unconverged``, the number of classifiers that did
+        not converge.
     """
     from joblib import Parallel, delayed  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
@@ -101,8 +106,8 @@ def downstream(
     tasks = [task for factor in range(len(sizes)) for task in _tasks(latents, train, factor)]
     whole = tasks[3::4]
     jobs = [delayed(_importances)(task) for task in whole] + [
-        delayed(_grade)(task) for task in tasks
-    ]  # the longest come first
+        delayed(_grade)(task, iterations) for task in tasks
+    ]  # the longest jobs come first
     found = Parallel(n_jobs=workers, max_nbytes=None)(jobs)
     importances, grades = found[: len(sizes)], found[len(sizes) :]
     scores = [grade.score for grade in grades]
@@ -147,7 +152,9 @@ def _check(latents: Latents, train: int, sizes: Sequence[int]) -> None:
 
 
 def _tasks(latents: Latents, train: int, factor: int) -> list[_Task]:
-    """The shared part, the independent parts of both views, and the whole first view."""
+    """One task each for the shared part, the independent part of each view, and all latents of the
+    first view.
+    """
     means, values = latents.means.astype(np.float64), latents.factors[..., factor].astype(np.int64)
     first, second = (np.where(latents.independent, means[:, view], 0.0) for view in (0, 1))
     average = np.where(latents.independent, 0.0, means.mean(1))
@@ -169,7 +176,7 @@ def _mean(scores: Sequence[float | None]) -> float | None:
     return math.fsum(present) / len(present) if present else None
 
 
-def _grade(task: _Task) -> _Grade:
+def _grade(task: _Task, iterations: int) -> _Grade:
     if not task.enough():
         return _Grade(None)
     from sklearn.exceptions import ConvergenceWarning  # type: ignore[import-untyped, import-not-found, unused-ignore]
@@ -178,7 +185,7 @@ def _grade(task: _Task) -> _Grade:
 
     with threadpool_limits(1), warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", ConvergenceWarning)
-        model = LogisticRegression(max_iter=_ITERATIONS).fit(
+        model = LogisticRegression(max_iter=iterations).fit(
             task.features[: task.train], task.labels[: task.train]
         )
         predicted = model.predict(task.features[task.train :])
@@ -187,8 +194,7 @@ def _grade(task: _Task) -> _Grade:
 
 
 def adjusted_accuracy(labels: np.ndarray, predicted: np.ndarray) -> float:
-    """The mean over the v values that occur in `labels` of the share of them predicted rightly,
-    scaled so that 1/v becomes 0.
+    """The mean recall over the v values that occur in `labels`, scaled so that 1/v becomes 0.
 
     Example:
         >>> adjusted_accuracy(np.array([0, 0, 0, 1]), np.array([0, 0, 0, 2]))
@@ -211,8 +217,8 @@ def _importances(task: _Task) -> np.ndarray:
 
 
 def disentanglement(importances: np.ndarray) -> float:
-    r"""DCI's D of the importances R (latents, factors): 1 where each latent matters for one factor
-    alone, 0 where for all alike.
+    r"""DCI's D of the importances R (latents, factors): 1 if each latent matters for one factor
+    only, 0 if every latent matters equally for all factors.
 
     .. math:: D = \sum_i \frac{R_{i·}}{R_{··}} (1 - H_i),
               \qquad H_i = -\sum_j P_{ij} \log_F P_{ij}, \quad P_{ij} = R_{ij} / R_{i·}.
@@ -234,11 +240,11 @@ def disentanglement(importances: np.ndarray) -> float:
 
 
 def squared_errors(counts: Mapping[str, Sequence[float]], factors: int) -> tuple[float, float]:
-    """MSE(s, ŝ) and MSE(F - s, k̂) over all pairs, for F `factors`, k̂ independent latents of d and
+    """MSE(s, ŝ) and MSE(F - s, k̂) over all pairs, for F factors, k̂ independent latents of d, and
     ŝ = d - k̂.
 
     Args:
-        counts: by the true number s of shared factors, how many pairs got k̂ = 0, …, d.
+        counts: for every true number s of shared factors, how many pairs have k̂ = 0, …, d.
         factors: F.
 
     Example:

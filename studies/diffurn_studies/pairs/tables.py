@@ -1,4 +1,4 @@
-"""The tables of the pairs study, made from its records alone."""
+"""The tables of the study, from its records."""
 
 from __future__ import annotations
 
@@ -9,44 +9,41 @@ from typing import Any
 import torch
 
 from diffurn_studies.clustering.scores import correlation
-from diffurn_studies.harness.paper import paper
+from diffurn_studies.harness.literature import paper
 from diffurn_studies.harness.tables import Cell, Table, mean_and_deviation, with_deviation
+from diffurn_studies.pairs.methods import LABEL, VARIED, Method, plain_number
+from diffurn_studies.pairs.options import Options
 from diffurn_studies.pairs.records import (
     ABLATED,
     FOUND,
     SCORES,
-    VARIED,
     Ablation,
     Model,
     Reference,
     ablations,
-    base,
     counts_of,
-    family,
     fixed_settings,
     held_at,
     joined,
     known,
     mean_independent,
     methods_of,
-    plain_number,
     references,
     references_of,
     seed_means,
     select,
     settings_of,
     shares_over_all,
-    shown,
     shown_shared,
 )
 
-BASELINES = ("label", "ada")
+BASELINES = ("label", "adaptive")
 DATASETS = {
     "arm": "rendered arm scenes with the factors of mpi3d",
     "sprites": "Sprites",
     "mpi3d_toy": "mpi3d toy",
 }
-# ŝ follows s where it rises by at least this part of what s does.
+# ŝ follows s if it rises by at least this fraction of the rise of s.
 FOLLOWS = 0.5
 
 
@@ -56,12 +53,12 @@ def _cells(
     return [mean_and_deviation(known(models, name), digits, tight) for name in names]
 
 
-def tables(records: Mapping[str, Mapping[str, Any]], options: Any) -> list[Table]:
-    """Every table of the study.
+def tables(records: Mapping[str, Mapping[str, Any]], options: Options) -> list[Table]:
+    """All tables of the study.
 
     Args:
         records: by unit.
-        options: of the experiment.
+        options: of the run.
     """
     models = joined(records)
     if not models:
@@ -80,10 +77,9 @@ def _random_note(models: Iterable[Model]) -> list[str]:
     if None not in settings_of(models):
         return []
     return [
-        "s = random: each pair has its own number of changed factors, uniform on 1 to F−1. What "
-        "the paper calls s = 0 may be this: its "
-        "table of run times has k = −1 in that place, which disentanglement_lib reads as a random "
-        "number. Compare its s = 0 with both."
+        "s = random: each pair has its own number of changed factors, uniform on 1 to F−1. The "
+        "paper's s = 0 may be this case: its table of run times has k = −1 in that place, which "
+        "disentanglement_lib reads as a random number. Compare the paper's s = 0 with both."
     ]
 
 
@@ -96,7 +92,7 @@ def _broken_note(models: Iterable[Model]) -> list[str]:
     )
 
 
-def _conditions(models: Iterable[Model], options: Any) -> str:
+def _conditions(models: Iterable[Model], options: Options) -> str:
     number = len({model["seed"] for model in models})
     seeds = "one seed" if number == 1 else f"mean ± sample standard deviation of {number} seeds"
     return (
@@ -104,7 +100,7 @@ def _conditions(models: Iterable[Model], options: Any) -> str:
     )
 
 
-def _numbers(models: Sequence[Model], options: Any) -> Table:
+def _numbers(models: Sequence[Model], options: Options) -> Table:
     factors, latents, fixed = models[0]["factors"], options.latent, fixed_settings(models)
     rows: list[list[Cell]] = []
     for shared in settings_of(models):
@@ -112,7 +108,7 @@ def _numbers(models: Sequence[Model], options: Any) -> Table:
             rows.append(
                 [
                     shown_shared(shared),
-                    shown(method),
+                    method.label,
                     *_cells(select(models, shared, method), FOUND),
                 ]
             )
@@ -122,7 +118,7 @@ def _numbers(models: Sequence[Model], options: Any) -> Table:
             if means := seed_means(
                 [model for shared in fixed for model in select(models, shared, method)], FOUND
             ):
-                rows.append(["all", shown(method), *_cells(means, FOUND)])
+                rows.append(["all", method.label, *_cells(means, FOUND)])
         everywhere = shares_over_all(models)
         rows += _reference_rows(
             "all", references(everywhere, everywhere, factors, latents) if everywhere else {}
@@ -132,9 +128,9 @@ def _numbers(models: Sequence[Model], options: Any) -> Table:
         f"Of {latents} latents k̂ are independent and ŝ = {latents} − k̂ shared. "
         f"{_conditions(models, options)}.",
         *_headline_note(factors, latents),
-        "References: the constant k̂, and apart from it the constant ŝ, that is best for all these "
-        "s together; an urn of ω = 1, which "
-        f"prefers neither; an oracle, k̂ = {factors} − s. s = all: the mean over the fixed s.",
+        "References: the constant k̂, and separately the constant ŝ, with the smallest error over "
+        f"all these s; an urn with equal weights, ω = 1; an oracle, k̂ = {factors} − s. "
+        "s = all: the mean over the fixed s.",
         *_random_note(models),
         *_broken_note(models),
     ]
@@ -146,10 +142,9 @@ def _headline_note(factors: int, latents: int) -> list[str]:
     if spare <= 0:
         return []
     return [
-        f"MSE({factors}−s, k̂) is the figure to look at: with {latents} latents for {factors} "
-        f"factors, {spare} carry nothing, and a perfect "
-        f"model counts them as shared: its ŝ is s + {spare}, its MSE(s, ŝ) {spare**2}. The paper "
-        "shows MSE(s, ŝ), as a plot alone."
+        f"MSE({factors}−s, k̂) is the main figure: with {latents} latents for {factors} factors, "
+        f"{spare} carry no information. A perfect model counts them as shared: its ŝ is "
+        f"s + {spare}, its MSE(s, ŝ) {spare**2}. The paper shows MSE(s, ŝ), as a plot only."
     ]
 
 
@@ -160,7 +155,7 @@ def _reference_rows(shared: str, found: Mapping[str, Reference]) -> list[list[Ce
     ]
 
 
-def _knowledge(models: Sequence[Model], options: Any) -> Table:
+def _knowledge(models: Sequence[Model], options: Options) -> Table:
     rows: list[list[Cell]] = []
     for shared in settings_of(models):
         for method in methods_of(select(models, shared)):
@@ -174,7 +169,7 @@ def _knowledge(models: Sequence[Model], options: Any) -> Table:
                 in_independent,
                 _stated(method, shared, "independent"),
             ]
-            rows.append([shown_shared(shared), shown(method), *row, in_whole, disentanglement])
+            rows.append([shown_shared(shared), method.label, *row, in_whole, disentanglement])
     columns = ["s", "method", "S", "paper", "I", "paper", "whole", "DCI"]
     same = (
         "as the paper's"
@@ -195,20 +190,18 @@ def _knowledge(models: Sequence[Model], options: Any) -> Table:
     return Table("Pairs: what the two parts know", columns, rows, notes)
 
 
-def _stated(method: str, shared: int | None, part: str) -> str | None:
+def _stated(method: Method, shared: int | None, part: str) -> str | None:
+    """The paper's value."""
     found = (
-        paper("pairs_downstream")["by_method"]
-        .get(shown(family(method)), {})
-        .get(str(shared), {})
-        .get(part)
+        paper("pairs_downstream")["by_method"].get(method.name, {}).get(str(shared), {}).get(part)
     )
     return None if found is None else with_deviation(**found, digits=2, tight=True)
 
 
 def _claims(models: Sequence[Model]) -> Table:
     factors = models[0]["factors"]
-    tested = [method for method in methods_of(models) if family(method) == "hypergeometric"]
-    baselines = [method for method in methods_of(models) if family(method) in BASELINES]
+    tested = [method for method in methods_of(models) if method.kind == "hypergeometric"]
+    baselines = [method for method in methods_of(models) if method.kind in BASELINES]
     comparisons = [
         (f"MSE({factors}−s, k̂) below the baselines'", "independent_error", _is_below),
         ("MSE(s, ŝ) below the baselines'", "shared_error", _is_below),
@@ -217,15 +210,15 @@ def _claims(models: Sequence[Model]) -> Table:
     rows: list[list[Cell]] = []
     for claim, name, judge in comparisons:
         rows += [
-            [claim, shown(method), *_compared(models, method, baselines, name, judge)]
+            [claim, method.label, *_compared(models, method, baselines, name, judge)]
             for method in tested
         ]
     notes = [
         "MSE and I-accuracy, at every s: the method's mean over seeds, and the best that any "
         "LabelVAE or AdaVAE of this study has there.",
         f"ŝ follows s: from the smallest to the largest s its mean rises by at least {FOLLOWS:g} "
-        "of what s does; r is the correlation "
-        "of s with mean ŝ over models. Open (–) where models are missing.",
+        "of the rise of s; r is the correlation of s with mean ŝ over models. Open (–) if models "
+        "are missing.",
     ]
     following = {"": _followed}
     if None in settings_of(models):
@@ -235,11 +228,11 @@ def _claims(models: Sequence[Model]) -> Table:
         )
     for where, judged in following.items():
         rows += [
-            [f"ŝ does not follow s{where}", shown(method), *judged(models, method, expected=False)]
+            [f"ŝ does not follow s{where}", method.label, *judged(models, method, expected=False)]
             for method in baselines
         ]
         rows += [
-            [f"ŝ follows s{where}", shown(method), *judged(models, method, expected=True)]
+            [f"ŝ follows s{where}", method.label, *judged(models, method, expected=True)]
             for method in tested
         ]
     return Table(
@@ -259,13 +252,13 @@ def _is_at_least(own: float, *others: float) -> tuple[bool, str]:
 
 def _compared(
     models: Sequence[Model],
-    method: str,
-    baselines: Sequence[str],
+    method: Method,
+    baselines: Sequence[Method],
     name: str,
     judge: Callable[..., tuple[bool, str]],
 ) -> list[Cell]:
-    """Outcome and figures; the outcome is open where a figure is missing and the others do not
-    decide.
+    """Outcome and figures. The outcome is open if a figure is missing and the others do not refute
+    the claim.
     """
     figures: dict[str, str] = {}
     verdicts: list[bool | None] = []
@@ -287,8 +280,8 @@ def _by_shared(figures: Mapping[Any, str]) -> str | None:
     )
 
 
-def _followed(models: Sequence[Model], method: str, expected: bool) -> list[Cell]:
-    """Whether mean ŝ follows s from data set to data set."""
+def _followed(models: Sequence[Model], method: Method, expected: bool) -> list[Cell]:
+    """Whether mean ŝ follows s over the data sets."""
     own = [
         model
         for model in models
@@ -302,7 +295,7 @@ def _followed(models: Sequence[Model], method: str, expected: bool) -> list[Cell
     return _judged(means, correlation(shared, torch.tensor(known(own, "estimate"))), expected)
 
 
-def _followed_in_pairs(models: Sequence[Model], method: str, expected: bool) -> list[Cell]:
+def _followed_in_pairs(models: Sequence[Model], method: Method, expected: bool) -> list[Cell]:
     """Whether ŝ follows s within the models of random s."""
     counts = counts_of(select(models, None, method))
     means = {
@@ -312,7 +305,7 @@ def _followed_in_pairs(models: Sequence[Model], method: str, expected: bool) -> 
 
 
 def _correlation_over_pairs(counts: Mapping[int, Sequence[int]]) -> float:
-    """Of s and ŝ = d − k̂."""
+    """The correlation of s and ŝ = d − k̂."""
     cells = [
         (shared, -number, times)
         for shared, numbers in counts.items()
@@ -336,21 +329,22 @@ def _judged(means: Mapping[int, float], r: float, expected: bool) -> list[Cell]:
 
 
 def _run_time(records: Mapping[str, Mapping[str, Any]], factors: int) -> list[Table]:
-    """Times of methods in stacks of their own; no table where none was taken."""
+    """The speed of every method; no table if it was not measured."""
     stated = paper("pairs_runtime")["by_method"]
     independent = list(stated["LabelVAE"])
     rows: list[list[Cell]] = []
-    speed = records.get("speed", {"milliseconds": {}})
-    for method, time in speed["milliseconds"].items():
-        label = speed["milliseconds"].get("label")
-        own = stated.get(shown(family(method)))
+    speed = records.get("speed", {"methods": []})
+    times = {Method.from_fields(each["method"]): each["milliseconds"] for each in speed["methods"]}
+    label = times.get(LABEL)
+    for method, time in times.items():
+        own = stated.get(method.name)
         ratios = [
             None if own is None else f"{own[k]['mean'] / stated['LabelVAE'][k]['mean']:.2f}"
             for k in independent
         ]
         rows.append(
             [
-                shown(method),
+                method.label,
                 speed["models"],
                 f"{time:.3g}",
                 f"{time / label:.2f}" if label else None,
@@ -366,10 +360,9 @@ def _run_time(records: Mapping[str, Mapping[str, Any]], factors: int) -> list[Ta
     ]
     seconds = [time["mean"] for time in stated["LabelVAE"].values()]
     notes = [
-        "Ours: milliseconds that one training step takes for each of the models that are trained "
-        "side by side; / LabelVAE: as a multiple "
-        "of LabelVAE's. The paper's: such multiples of whole trainings on a GTX 1080 (means of 5 "
-        "runs), where LabelVAE took "
+        "Ours: milliseconds per training step and model, for models trained in one stack; "
+        "/ LabelVAE: as a multiple of LabelVAE's. The paper's: the same multiples of whole "
+        "trainings on a GTX 1080 (means of 5 runs), where LabelVAE took "
         f"{min(seconds):,.0f} to {max(seconds):,.0f} seconds.",
         f"k = {factors} − s are the independent factors; the paper's k = −1 may mean s = 0, or a "
         "random s.",
@@ -382,7 +375,7 @@ def _every_run(models: Sequence[Model]) -> Table:
     for model in models:
         row: list[Cell] = [
             shown_shared(model["shared"]),
-            shown(base(model["method"])),
+            model["method"].base.label,
             model["seed"],
         ]
         row += [None if model[name] is None else plain_number(model[name]) for name in VARIED]
@@ -398,7 +391,7 @@ def _every_run(models: Sequence[Model]) -> Table:
         "s",
         "method",
         "seed",
-        *(symbol for _, symbol in VARIED.values()),
+        *VARIED.values(),
         "loss",
         "active",
         "mean k̂",
@@ -430,7 +423,7 @@ def _ablation(found: Sequence[Ablation]) -> list[Table]:
     for ablation in found:
         for value, own in ablation.models.items():
             row: list[Cell] = [
-                shown(ablation.method),
+                ablation.method.label,
                 held_at(ablation.varied, value),
                 ablation.held,
             ]

@@ -1,5 +1,5 @@
-"""Trains a stack of pair VAEs side by side, each on pairs of its own, drawn on the device as
-training goes on.
+"""Trains a stack of pair VAEs, each on its own pairs, which are drawn on the device during
+training.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ class PairDraws(Blocks):
     """Randomness for training: uniforms for the pairs, and noise for their latents.
 
     Args:
-        seeds: one a model; equal seeds give equal draws.
-        batch_size: pairs a step.
-        factors: of the data set.
+        seeds: one per model; equal seeds give equal draws.
+        batch_size: pairs per step.
+        factors: number of factors of the data set.
         latent: d.
-        device: where they are.
-        block: the most steps that `refill` may prepare at once.
+        device: of the draws.
+        block: the largest number of steps that `refill` can prepare at once.
     """
 
     def __init__(
@@ -64,15 +64,15 @@ class PairDraws(Blocks):
 
 @dataclass(eq=False)
 class Source:
-    """Where every model's pairs come from.
+    """The source of every model's pairs.
 
     Args:
         images: the data set.
         sizes: of its factors, on the device.
         shared: how many factors the pairs of each model share, (S,), -1 for a random number.
         sampler: see `draw_pairs`.
-        alike: what tells which models' pairs are always the same, one key a model: their pictures
-            are made once.
+        alike: one key per model; models with equal keys always have the same pairs, whose images
+            are computed once.
     """
 
     images: FactorImages
@@ -90,7 +90,7 @@ class Source:
         )
 
     def pairs(self, uniforms: Tensor) -> Pairs:
-        """Of every model, from uniforms (S, B, ·)."""
+        """The pairs of every model, from uniforms (S, B, ·)."""
         return draw_pairs(uniforms, self.sizes, self.shared.unsqueeze(-1), self.sampler)
 
     def pictures(self, pairs: Pairs) -> Tensor:
@@ -114,7 +114,7 @@ class PairTraining(StackTraining):
         draws: the randomness.
         rates: learning rate of every model, (S,).
         annealings: of every model's temperature.
-        compiled: whether ``torch.compile`` fuses the many small operations of a step.
+        compiled: whether ``torch.compile`` fuses the operations of a step.
     """
 
     model: PairVAE

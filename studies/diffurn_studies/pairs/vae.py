@@ -1,16 +1,16 @@
-r"""Variational autoencoders for pairs of images that share some of their generative factors; S
-models in one stack.
+r"""Variational autoencoders for pairs of images that share some of their generative factors: a
+stack of S models.
 
-One encoder serves both views, :math:`q_j = q(z|x_j)`. A method (`diffurn_studies.pairs.views`)
+One encoder serves both views, :math:`q_j = q(z|x_j)`. A method (`diffurn_studies.pairs.methods`)
 calls some latents shared: in these both views get the average of the two posteriors. With
-:math:`q'_j` the posteriors after that, the loss of a pair is
+:math:`q'_j` the posteriors after this step, the loss of a pair is
 
 .. math:: \tfrac12 \sum_j \big[-\mathrm{E}_{q'_j} \log p(x_j|z)
           + β \, \mathrm{KL}(q'_j \| N(0, 1))\big]
 
-as the paper's code base has it: the KL of a shared latent is paid by both views
-(``payment="both"``). In a model where shared latents are truly one variable, the evidence lower
-bound has that KL, and one draw of the latent, once for the pair: ``payment="once"``.
+as in the paper's code base, where the KL of a shared latent counts for both views
+(``payment="both"``). In a model whose shared latents are one variable, the evidence lower bound has
+this KL, and one draw of the latent, once per pair (``payment="once"``).
 
 The networks are those of F. Locatello et al. (ICML 2019, 2020).
 """
@@ -25,20 +25,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from diffurn_studies.pairs.views import Differences, Hypergeometric, Method, largest
+from diffurn_studies.pairs.methods import Differences, Hypergeometric, Method, largest
 from diffurn_studies.stacked.convolutions import StackedConvolution, StackedTransposedConvolution
 from diffurn_studies.stacked.modules import Groups, StackedLinear, glorot_, stacked_layers
 
 
 class Posterior(NamedTuple):
-    """Normal laws of the latents of both views, each (S, 2, B, d)."""
+    """Normal distributions of the latents of both views, each (S, 2, B, d)."""
 
     mean: Tensor
     log_variance: Tensor
 
 
 class Noise(NamedTuple):
-    """What a step draws: normals (S, 2, B, d) for the latents, Gumbel variates (S, B, d + 1) for
+    """The noise of a step: normals (S, 2, B, d) for the latents, Gumbel variates (S, B, d + 1) for
     the urns.
     """
 
@@ -47,9 +47,7 @@ class Noise(NamedTuple):
 
 
 class Facts(NamedTuple):
-    """What is known of pairs beyond their pictures, for the methods that are told: see
-    `Differences`; both (S, B).
-    """
+    """Facts about the pairs that some methods are given, see `Differences`; both (S, B)."""
 
     known: Tensor
     differing: Tensor
@@ -65,18 +63,18 @@ class Losses(NamedTuple):
 
 
 class PairVAE(nn.Module):
-    """A stack of models, one for every method in `methods`; each starts from Glorot's law by its
-    own seed.
+    """A stack of models, one for every method in `methods`; each has Glorot's initialisation from
+    its own seed.
 
     Args:
         methods: one for each model; they may differ.
         seeds: one for each model.
-        shape: height, width and channels of a picture; height and width a multiple of 16, and
-            equal.
+        shape: height, width and channels of an image; height and width are equal and a multiple of
+            16.
         latent: d.
-        channels: of the first convolution; the other widths follow.
-        compute: dtype of pictures and activations inside the networks; parameters and latents are
-            float32 (or torch's default).
+        channels: of the first convolution; the other widths follow from it.
+        compute: dtype of images and activations inside the networks; parameters and latents have
+            torch's default dtype.
     """
 
     def __init__(
@@ -117,9 +115,8 @@ class PairVAE(nn.Module):
                 StackedTransposedConvolution(models, channels, colours, relu=False),
             ]
         )
-        self.importance = StackedLinear(
-            models, latent, 2
-        )  # log ω of "independent" and "shared"; idle in models without an urn
+        # log ω of "independent" and "shared"; unused in models without an urn
+        self.importance = StackedLinear(models, latent, 2)
         self.groups = Groups([method.aggregation for method in methods])
         per_model = {
             "once": [method.payment == "once" for method in methods],
@@ -136,7 +133,7 @@ class PairVAE(nn.Module):
         self._start(seeds)
 
     def _start(self, seeds: Sequence[int]) -> None:
-        """Weights by Glorot's law, biases zero."""
+        """Glorot's initialisation of the weights; biases are zero."""
         for number, layer in enumerate(self.modules()):
             own_seeds = [1_000 * seed + number for seed in seeds]
             if isinstance(layer, StackedLinear):
@@ -182,16 +179,16 @@ class PairVAE(nn.Module):
             one_sided, symmetric, self.importance(features), *facts, gumbel, temperature
         )
         parts = []
-        for place, method in enumerate(self.groups.kinds):
+        for place, aggregation in enumerate(self.groups.kinds):
             parts.append(
-                method.independent(
+                aggregation.independent(
                     Differences(*(self.groups.of(values, place) for values in everything))
                 )
             )
         return self.groups.joined(parts)
 
     def aggregated(self, own: Posterior, independent: Tensor) -> Posterior:
-        """Both views with the average of their posteriors in the latents called shared."""
+        """The posteriors of both views, with their average in the shared latents."""
         shared = average(own, self.get_buffer("product")[:, None, None])
         mask = independent.unsqueeze(1)
         return Posterior(
@@ -206,8 +203,8 @@ class PairVAE(nn.Module):
 
         Args:
             pictures: pixels in [0, 1], (S, 2, B, H, W, C).
-            noise: see there.
-            facts: see there.
+            noise: of this step.
+            facts: about the pairs.
             temperature: of each model, (S,).
         """
         own = self.posterior(pictures)
@@ -218,14 +215,13 @@ class PairVAE(nn.Module):
     def losses_given(
         self, pictures: Tensor, own: Posterior, independent: Tensor, normal: Tensor
     ) -> Losses:
-        """The same where it is settled which latents are independent."""
+        """The same for a given choice of independent latents."""
         posterior = self.aggregated(own, independent)
         once = self.get_buffer("once")[:, None, None]
         apart = independent.detach().round().bool() | ~once
         first, second = normal.unbind(1)
-        epsilon = torch.stack(
-            [first, torch.where(apart, second, first)], 1
-        )  # a latent that is one variable is drawn once
+        # A latent that is one variable is drawn once.
+        epsilon = torch.stack([first, torch.where(apart, second, first)], 1)
         z = posterior.mean + torch.exp(0.5 * posterior.log_variance) * epsilon
         logits = self.decode(z.flatten(1, 2)).unflatten(1, z.shape[1:3])
         errors = (
@@ -240,8 +236,8 @@ class PairVAE(nn.Module):
         return Losses(loss, reconstruction, kl, independent.sum(-1).mean(-1))
 
     def profile(self, pictures: Tensor, normal: Tensor) -> Tensor:
-        """The loss with k̂ = 0, …, d fixed, the latents that differ most being independent: (S, d +
-        1).
+        """The loss for every fixed k̂ = 0, …, d, where the k̂ latents with the largest divergences
+        are independent: (S, d + 1).
         """
         own = self.posterior(pictures)
         _, symmetric = divergences(own)
@@ -265,11 +261,12 @@ def divergences(own: Posterior) -> tuple[Tensor, Tensor]:
 
 
 def average(own: Posterior, product: Tensor) -> Posterior:
-    """One law for both views, (S, B, d): mean of means and of variances, or, where `product`, of
-    the experts as disentanglement_lib has it.
+    """One posterior for both views, (S, B, d): mean of means and of variances, or, where `product`,
+    the product of experts of disentanglement_lib.
 
-    The product of two normal laws has the sum of their precisions; like the paper's code base we
-    take their mean instead, so that two equal experts give themselves.
+    The product of two normal densities has the sum of their precisions. Like the paper's code base
+    we take the mean of the precisions instead, so that the product of two equal experts is the
+    expert itself.
     """
     (mean_1, mean_2), (log_1, log_2) = own.mean.unbind(1), own.log_variance.unbind(1)
     halved = torch.logaddexp(log_1, log_2) - math.log(2)

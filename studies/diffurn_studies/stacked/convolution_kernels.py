@@ -1,20 +1,20 @@
-r"""Triton kernels for the stacked convolutions: those of `convolutions` with kernels of 4 × 4, but
-no window is written to memory.
+r"""Triton kernels for the 4 × 4 convolutions of `convolutions`, which write no window to memory.
 
-A layer joins *pictures* ``(S, B, H, W, P)`` and *places* ``(S, B, H/2, W/2, Q)`` by weights ``(S,
-16 P, Q)``: place (i, j) sees pixel (2i + a − 1, 2j + e − 1) at entry (a, e) of its window. Three
-products make both kinds of layers and their gradients:
+A layer relates *pictures* ``(S, B, H, W, P)`` and *places* ``(S, B, H/2, W/2, Q)`` by weights ``(S,
+16 P, Q)``: the window of place (i, j) holds pixel (2i + a − 1, 2j + e − 1) at entry (a, e). Three
+products compute both kinds of layers and their gradients:
 
-- *to places*, over the pixels a place sees: a convolution, and the gradient of a transposed one for
-  its input;
-- *to picture*, over the places that see a pixel: the other way round;
-- *of weights*, over all places: the gradient of either for its weights.
+- *to places* sums over the pixels in the window of a place: a convolution, and the gradient of a
+  transposed convolution with respect to its input;
+- *to picture* sums over the places whose windows hold a pixel: a transposed convolution, and the
+  gradient of a convolution with respect to its input;
+- *of weights* sums over all places: the gradient of either with respect to its weights.
 
-Sums are kept in float32, whatever the pictures' dtype, and have a fixed order: results repeat bit
-for bit.
+Sums are in float32 for every dtype of the pictures and have a fixed order, so results are
+reproducible bit for bit.
 """
 
-# Kernels are a language of their own, which type checkers cannot read; they may also lack triton.
+# Type checkers cannot read Triton kernels, and triton may be missing.
 # mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
 # mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped"
 
@@ -28,12 +28,15 @@ import triton.language as tl
 from torch import Tensor
 from torch.library import custom_op
 
-# How each kernel is launched, by (P, Q): tuned for the layers of the experiments, all others take
-# the last line. ROWS      places a program handles; in the gradient of weights, at a time INNER
-# terms of the sum it multiplies at a time TOGETHER  whether it makes pixels of all four parities at
-# once, with zeros among the weights: good for small P, padded anyway COLUMNS   rows of the weights
-# whose gradient it makes, by a sum over PART places One stage reads through the first-level cache,
-# where neighbouring windows meet; more stages load ahead, past that cache.
+# Launch parameters of each kernel by (P, Q), tuned for the layers of the studies; other shapes take
+# the entry None.
+#   ROWS      places per program; in the gradient of the weights, places per iteration
+#   INNER     terms of the sum per iteration
+#   TOGETHER  compute the pixels of all four parities in one program, with zeros among the weights;
+#             this pays for small P, which is padded in any case
+#   COLUMNS   rows of the weights per program; each program sums over PART places
+# With one stage, loads go through the L1 cache, where neighbouring windows overlap; with more
+# stages, loads are prefetched and bypass that cache.
 TO_PLACES: dict[Any, dict[str, Any]] = {
     (3, 32): {"ROWS": 128, "INNER": 64, "num_warps": 4, "num_stages": 1},
     (32, 32): {"ROWS": 128, "INNER": 32, "num_warps": 4, "num_stages": 4},
@@ -57,9 +60,8 @@ OF_WEIGHTS: dict[Any, dict[str, Any]] = {
 }
 GATED_ROWS, GATED_PART = 64, 1024
 
-PRECISION = tl.constexpr(
-    "tf32x3"
-)  # of float32: three products in tensor cores, nearly exact; other dtypes are not affected
+# For float32: three products in tensor cores, nearly exact. Other dtypes are not affected.
+PRECISION = tl.constexpr("tf32x3")
 
 
 @triton.jit
@@ -74,8 +76,8 @@ def _seen(
     RUN: tl.constexpr,
     GRAIN: tl.constexpr,
 ):
-    """What places m see at k. A row of a window is one run in memory; where P is odd it is read
-    from one before, as grains are aligned.
+    """Entry k of the windows of places m. A row of a window is contiguous in memory (a run). For
+    odd P the read starts one value earlier, because grains are aligned.
     """
     FIRST: tl.constexpr = P + P % 2
     i, j = m // (W // 2) % (H // 2), m % (W // 2)
@@ -94,7 +96,7 @@ def _seen(
 
 @triton.jit
 def _row_of_weights(k, P: tl.constexpr, RUN: tl.constexpr):
-    """The row of W that belongs to k, and whether there is one: what is read beside the window has
+    """The row of the weights for k, and whether it exists: values read beside the window have
     none.
     """
     entry = k % RUN - P % 2
@@ -106,7 +108,7 @@ def _finished(total, bias, n, model, N: tl.constexpr, WITH_BIAS: tl.constexpr, R
     if WITH_BIAS:
         total += tl.load(bias + model * N + n % N)[None, :]
     if RELU:
-        total = tl.where(total < 0, 0.0, total)  # keeps what is not a number
+        total = tl.where(total < 0, 0.0, total)  # keeps NaN
     return total
 
 
@@ -144,8 +146,8 @@ def _to_picture_kernel(
     WITH_BIAS: tl.constexpr, RELU: tl.constexpr, P_BLOCK: tl.constexpr,
     TOGETHER: tl.constexpr, ROWS: tl.constexpr, INNER: tl.constexpr,
 ):  # fmt: skip
-    """Pixels (2i + α, 2j + β) of one parity (α, β) are seen by 2 × 2 windows, those of all four
-    together by 3 × 3.
+    """A pixel (2i + α, 2j + β) of one parity (α, β) lies in 2 × 2 windows; the pixels of all four
+    parities together lie in 3 × 3.
     """
     model = tl.program_id(2).to(tl.int64)
     m, n = tl.program_id(1) * ROWS + tl.arange(0, ROWS), tl.arange(0, P_BLOCK)
@@ -167,10 +169,8 @@ def _to_picture_kernel(
     total = tl.zeros((ROWS, P_BLOCK), tl.float32)
     for start in range(0, span * span * Q, INNER):
         k = start + tl.arange(0, INNER)
-        down, right = (
-            k // (span * Q) + first_row,
-            k // Q % span + first_column,
-        )  # the window's way from the pixel's own
+        # offset of the window from place (i, j)
+        down, right = k // (span * Q) + first_row, k // Q % span + first_column
         row, column = i[:, None] + down[None, :], j[:, None] + right[None, :]
         inside = (
             (row >= 0)
@@ -185,10 +185,8 @@ def _to_picture_kernel(
             mask=inside,
             other=0.0,
         )
-        a, e = (
-            alpha + 1 - 2 * down[:, None],
-            beta + 1 - 2 * right[:, None],
-        )  # the pixel's entry in that window
+        # the pixel's entry in that window
+        a, e = alpha + 1 - 2 * down[:, None], beta + 1 - 2 * right[:, None]
         used = (
             (a >= 0)
             & (a < 4)
@@ -220,8 +218,8 @@ def _of_weights_kernel(
     RUN: tl.constexpr, GRAIN: tl.constexpr, GATED: tl.constexpr, Q_BLOCK: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, PART: tl.constexpr,
 ):  # fmt: skip
-    """One part's share of the gradient of COLUMNS rows of W; where GATED, `places` is a gradient
-    yet to be gated by the layer's results.
+    """The contribution of PART places to the gradient of COLUMNS rows of the weights. If GATED,
+    `places` is the gradient after a ReLU, which is multiplied by the ReLU's derivative here.
     """
     part, model = tl.program_id(1), tl.program_id(2).to(tl.int64)
     k, q = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS), tl.arange(0, Q_BLOCK)
@@ -276,13 +274,13 @@ def _gated_kernel(
 
 
 def _padded(channels: int) -> int:
-    """Products have sides of at least 16, all of them powers of two."""
+    """The sides of a product must be powers of two and at least 16."""
     return max(16, triton.next_power_of_2(channels))
 
 
 def _runs(channels: int) -> dict[str, int]:
-    """How a row of a window is read: the length of its run, and the unit of which all its ends are
-    multiples.
+    """How a row of a window is read: the padded length of its run, and the alignment of its
+    ends.
     """
     return {"RUN": triton.next_power_of_2(4 * channels), "GRAIN": max(2, channels & -channels)}
 
@@ -339,8 +337,8 @@ def _new_picture(places: Tensor, weight: Tensor, bias: Tensor | None, relu: bool
 def _of_weights(
     picture: Tensor, places: Tensor, gate: Tensor | None, transposed: bool
 ) -> tuple[Tensor, Tensor]:
-    """Gradient of the weights, in the layer's own order; with a gate for `places` also what is left
-    of them, summed: that of the bias.
+    """The gradient of the weights in the layer's own order. With a gate for `places` also the sum
+    of the gated places, which is the gradient of the bias.
     """
     models, batch, height, width, P = picture.shape
     rows, Q = batch * height * width // 4, places.shape[-1]
@@ -371,8 +369,8 @@ def _new_gradients(
 
 @custom_op("diffurn::gated", mutates_args=())
 def _gated(upstream: Tensor, gate: Tensor) -> tuple[Tensor, Tensor]:
-    """The gradient before a ReLU, given the one after it and its results; and its sums over the
-    pixels, for the bias.
+    """The gradient before a ReLU, from the gradient after it and its results, and the sum of that
+    gradient over the pixels, for the bias.
     """
     models, N = upstream.shape[0], upstream.shape[-1]
     rows = upstream.numel() // (models * N)
@@ -424,7 +422,7 @@ class _Layer(torch.autograd.Function):
         elif ctx.transposed or ctx.needs_input_grad[0]:
             upstream, of_bias = _gated(upstream, y)
         else:
-            gate = y  # one kernel alone will read it, and can gate it while doing so
+            gate = y  # only one kernel reads `upstream`, so it also applies the gate
         if ctx.transposed:
             of_weight, _ = _of_weights(upstream, x, None, True)
         else:
@@ -440,7 +438,7 @@ class _Layer(torch.autograd.Function):
 
 
 def _checked(x: Tensor, weight: Tensor, bias: Tensor, rows: int, columns: int) -> None:
-    """Kernels would read beside what they are given."""
+    """Refuses shapes for which a kernel would read outside its inputs."""
     if x.dtype not in (torch.bfloat16, torch.float16, torch.float32):
         raise ValueError(f"x is {x.dtype}, but must be bfloat16, float16 or float32")
     if weight.shape != (x.shape[0], rows, columns * bias.shape[-1]) or bias.shape != (
@@ -457,8 +455,8 @@ def _checked(x: Tensor, weight: Tensor, bias: Tensor, rows: int, columns: int) -
 
 
 def convolved(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
-    """A convolution of every model, and its ReLU if asked for: ``(S, B, H, W, C)`` to ``(S, B, H/2,
-    W/2, O)``, in the dtype of x.
+    """A convolution of every model, followed by a ReLU if `relu`: ``(S, B, H, W, C)`` to ``(S, B,
+    H/2, W/2, O)``, in the dtype of x.
 
     Args:
         x: bfloat16, float16 or float32, on a CUDA device; H and W even.
@@ -477,7 +475,7 @@ def convolved(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
 
 def transposed(x: Tensor, weight: Tensor, bias: Tensor, relu: bool) -> Tensor:
     """A transposed convolution, ``(S, B, h, w, C)`` to ``(S, B, 2h, 2w, O)``, with weights ``(S, C,
-    16 O)``; all else as in `convolved`.
+    16 O)``; otherwise like `convolved`.
     """
     _checked(x, weight, bias, x.shape[-1], 16)
     y: Tensor = _Layer.apply(x, weight, bias, relu, True)

@@ -1,10 +1,9 @@
-"""Convolutions of many small networks as one program: S models side by side, which never meet.
+"""Convolutions for a stack of S independent models.
 
-Pictures are channels-last, ``(S, B, H, W, C)``. Kernels are 4 × 4, with a border of one zero around
-the picture, or 2 × 2; the stride is 2. Libraries are slow at convolutions of few channels in many
-groups: on CUDA devices kernels of our own do the work
-(`diffurn_studies.stacked.convolution_kernels`, where Triton is installed), elsewhere torch's
-convolutions, one model after another.
+Images are channels-last, ``(S, B, H, W, C)``. Kernels are 4 × 4 with a zero padding of 1, or 2 × 2;
+the stride is 2. Libraries are slow at grouped convolutions with few channels. On CUDA devices with
+Triton installed, the kernels of `diffurn_studies.stacked.convolution_kernels` are used; elsewhere
+torch's convolutions, one model after another.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def blocks(x: Tensor) -> Tensor:
 def _one_by_one(
     convolve: Callable[..., Tensor], x: Tensor, weights: Tensor, biases: Tensor
 ) -> Tensor:
-    """Torch's convolution of every model, which has channels before height and width."""
+    """Torch's convolution for every model; torch has channels before height and width."""
     pictures = x.permute(0, 1, 4, 2, 3)
     layers = zip(pictures, weights.to(x.dtype), biases.flatten(1).to(x.dtype), strict=True)
     return torch.stack(
@@ -48,8 +47,8 @@ def _one_by_one(
 
 
 class StackedConvolution(nn.Module):
-    """Halves height and width, and lets nothing negative through if `relu`; weights ``(S, kernel² ·
-    inputs, outputs)`` start at zero.
+    """A convolution that halves height and width, followed by a ReLU if `relu`. The weights ``(S,
+    kernel² · inputs, outputs)`` are initially zero.
 
     Example:
         >>> layer = StackedConvolution(models=3, inputs=1, outputs=8, kernel=4)
@@ -70,7 +69,7 @@ class StackedConvolution(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         _require_even(x)
-        if self.kernel == 2:  # windows do not overlap: a product of blocks
+        if self.kernel == 2:  # windows do not overlap, so a matrix product of blocks suffices
             seen = blocks(x)
             product = torch.bmm(seen.flatten(1, 3), self.weight.to(x.dtype)).unflatten(
                 1, seen.shape[1:4]
@@ -85,8 +84,8 @@ class StackedConvolution(nn.Module):
 
 
 class StackedTransposedConvolution(nn.Module):
-    """Doubles height and width by kernels of 4 × 4, and lets nothing negative through if `relu`;
-    weights ``(S, inputs, 16 · outputs)``.
+    """A transposed convolution with kernels of 4 × 4 that doubles height and width, followed by a
+    ReLU if `relu`. The weights ``(S, inputs, 16 · outputs)`` are initially zero.
 
     Example:
         >>> layer = StackedTransposedConvolution(models=3, inputs=8, outputs=1)

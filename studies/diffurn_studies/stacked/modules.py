@@ -1,6 +1,4 @@
-"""Many small networks as one program: everything has a leading dimension of S models, which never
-meet.
-"""
+"""Layers for a stack of S independent models: every tensor has a leading dimension S."""
 
 from __future__ import annotations
 
@@ -16,8 +14,8 @@ Kind = TypeVar("Kind")
 
 
 class StackedLinear(nn.Module):
-    """y_s = x_s W_s + b_s for every model s, inputs ``(S, B, inputs)`` to ``(S, B, outputs)``;
-    starts at zero.
+    """y_s = x_s W_s + b_s for every model s, from ``(S, B, inputs)`` to ``(S, B, outputs)``. The
+    initial weights are zero.
 
     Example:
         >>> layer = StackedLinear(models=3, inputs=4, outputs=2)
@@ -32,8 +30,8 @@ class StackedLinear(nn.Module):
         self.bias = nn.Parameter(torch.zeros(models, 1, outputs))
 
     def forward(self, x: Tensor) -> Tensor:
-        # Not baddbmm, which writes the bias into the result first: compiled, the sum is one with
-        # what follows.
+        # baddbmm would write the bias into the result first. As a separate sum, torch.compile fuses
+        # it with the operations that follow.
         return torch.bmm(x, self.weight.to(x.dtype)) + self.bias.to(x.dtype)
 
 
@@ -42,13 +40,13 @@ def stacked_layers(models: int, sizes: Sequence[int]) -> nn.ModuleList:
 
 
 def linear_layers(*stacks: nn.ModuleList) -> list[StackedLinear]:
-    """The layers of one or several stacks as what they are."""
+    """The linear layers of one or several stacks, with their type."""
     return [layer for stack in stacks for layer in stack if isinstance(layer, StackedLinear)]
 
 
 def through(layers: nn.ModuleList, x: Tensor) -> Tensor:
-    """`rectified`, where the weights may be `half_copies`: in their precision, the result in that
-    of x again.
+    """`rectified` with weights that may be `half_copies`: computes in their dtype and returns the
+    dtype of x.
     """
     outputs, weight = linear_layers(layers)[-1].outputs, linear_layers(layers)[0].weight
     x_filled_up = nn.functional.pad(x.to(weight.dtype), (0, weight.shape[-2] - x.shape[-1]))
@@ -56,7 +54,7 @@ def through(layers: nn.ModuleList, x: Tensor) -> Tensor:
 
 
 def rectified(layers: nn.ModuleList, x: Tensor) -> Tensor:
-    """The layers one after another, with a ReLU between them but not after the last."""
+    """The layers one after another, with a ReLU after each but the last."""
     for layer in layers[:-1]:
         x = torch.relu(layer(x))
     last: Tensor = layers[-1](x)
@@ -64,7 +62,7 @@ def rectified(layers: nn.ModuleList, x: Tensor) -> Tensor:
 
 
 class Groups(nn.Module, Generic[Kind]):
-    """The models of a stack by kind, so that each kind is asked once about all its models.
+    """The models of a stack, grouped by kind: each kind computes once for all its models.
 
     Args:
         kinds: one for each model; equal ones form a group.
@@ -89,21 +87,20 @@ class Groups(nn.Module, Generic[Kind]):
         self.register_buffer("order", torch.cat(rows).argsort(), persistent=False)
 
     def of(self, values: Tensor, place: int) -> Tensor:
-        """What belongs to the models of one group."""
+        """The values of the models of one group."""
         return values.index_select(0, self.get_buffer(f"rows{place}"))
 
     def joined(self, parts: Sequence[Tensor]) -> Tensor:
-        """What each group has for its models, back in the order of the models."""
+        """The values of all groups, in the order of the models."""
         return torch.cat(list(parts)).index_select(0, self.get_buffer("order"))
 
 
 @torch.no_grad()
 def glorot_(weight: Tensor, seeds: Sequence[int], fans: int | None = None) -> None:
-    """Glorot's uniform start in place, each model ``weight[s]`` from its own seed, whatever stands
-    beside it in the stack.
+    """Glorot's uniform initialisation in place. Each model ``weight[s]`` depends on its own seed
+    only.
 
-    `fans` is the number of inputs and outputs of a unit together, where the shape of the weight
-    does not tell.
+    `fans` is the sum of fan-in and fan-out, for weights whose shape does not show it.
     """
     bound = math.sqrt(6 / (sum(weight.shape[1:]) if fans is None else fans))
     for own, seed in zip(weight, seeds, strict=True):
@@ -119,17 +116,17 @@ def glorot_(weight: Tensor, seeds: Sequence[int], fans: int | None = None) -> No
         )
 
 
-# Tensor cores read rows of 16 bytes: matrices of other widths take kernels of half the speed.
+# Tensor cores read rows of 16 bytes. Kernels for other widths have half the speed.
 _ENTRIES_TOGETHER = 8
 
 
 def half_copies(model: nn.Module) -> dict[str, Tensor]:
-    """bfloat16 copies of the weights and biases of all stacked linear layers, by name: leaves of
-    their own, for ``functional_call``.
+    """bfloat16 copies of the weights and biases of all stacked linear layers, by name, as leaves
+    for ``functional_call``.
 
-    Computing with copies that stay reads half the bytes of casting the weights in every step, and
-    so do their gradients. Inputs and outputs are filled up with zeros to multiples of eight: such
-    units give and take nothing, see `through`.
+    A step with persistent copies, and with their gradients, reads half the bytes of a step that
+    casts the weights. Inputs and outputs are padded with zeros to multiples of eight. The padded
+    units do not change the result, see `through`.
     """
     layers = [
         (f"{name}.", layer)

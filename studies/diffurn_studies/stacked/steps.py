@@ -1,6 +1,4 @@
-"""What a training step of a stack of models takes: its draws, its optimizer, and a way to repeat it
-without the host.
-"""
+"""Parts of a training step of a stack: random draws, Adam, and replay as a CUDA graph."""
 
 from __future__ import annotations
 
@@ -14,21 +12,20 @@ from torch import Tensor, nn
 def to_gumbel_(uniforms: Tensor) -> None:
     """Turns uniform numbers into standard Gumbel variates, in place."""
     limits = torch.finfo(uniforms.dtype)
-    uniforms.copy_(
-        -torch.log(-torch.log(uniforms.clamp(limits.tiny, 1 - limits.eps / 2)))
-    )  # both logs finite
+    inside = uniforms.clamp(limits.tiny, 1 - limits.eps / 2)  # keeps both logarithms finite
+    uniforms.copy_(-torch.log(-torch.log(inside)))
 
 
 class Blocks:
-    """What the steps of training draw, block by block: something of a subclass's own, normals and
-    Gumbel noise.
+    """The random numbers of the training steps, drawn in blocks of steps: draws that a subclass
+    defines, normals and Gumbel noise.
 
-    Each model has a generator of its own on the device. What it draws depends on its seed and the
-    lengths of the blocks alone, not on the models beside it.
+    Each model has its own generator on the device. Its draws depend on its seed and the lengths of
+    the blocks only, not on the other models.
 
     Args:
-        seeds: one a model; equal seeds draw equally.
-        own, normal, gumbel: where it goes, each (S, steps of the longest block, …), on the device.
+        seeds: one per model; equal seeds give equal draws.
+        own, normal, gumbel: buffers on the device, each (S, steps of the longest block, …).
     """
 
     def __init__(self, seeds: Sequence[int], own: Tensor, normal: Tensor, gumbel: Tensor) -> None:
@@ -53,7 +50,7 @@ class Blocks:
         self.position.zero_()
 
     def next(self) -> tuple[Tensor, Tensor, Tensor]:
-        """Those of the next step, (S, …), without a word to the host."""
+        """The draws of the next step, (S, …), without CPU–GPU synchronisation."""
         own, normal, gumbel = (
             buffer.index_select(1, self.position).squeeze(1)
             for buffer in (self.own, self.normal, self.gumbel)
@@ -62,7 +59,7 @@ class Blocks:
         return own, normal, gumbel
 
     def state(self) -> dict[str, Any]:
-        """For a checkpoint between two blocks."""
+        """The state for a checkpoint between two blocks."""
         return {"generators": [generator.get_state() for generator in self._generators]}
 
     def load_state(self, state: dict[str, Any]) -> None:
@@ -71,16 +68,16 @@ class Blocks:
 
 
 class Batches(Blocks):
-    """Shuffled batches, as the numbers of their items (S, B), and noise for every item.
+    """Shuffled batches, as the indices of their items (S, B), and noise for every item.
 
-    A model's epoch is ⌊N_s / batch_size⌋ full batches of a fresh shuffle of its own N_s items; what
-    is left of the shuffle is dropped.
+    An epoch of a model is ⌊N_s / batch_size⌋ full batches of a fresh shuffle of its own N_s items;
+    the rest of the shuffle is dropped.
 
     Args:
-        items: the item numbers of every model's own data set, one tensor a model.
-        seeds: one a model; equal seeds with equal items give equal batches and noise.
-        batch_size: items a batch.
-        block: the most steps that `refill` may prepare at once.
+        items: the indices of every model's own data set, one tensor per model.
+        seeds: one per model; equal seeds with equal items give equal batches and noise.
+        batch_size: items per batch.
+        block: the largest number of steps that `refill` can prepare at once.
         normals: standard normal variates per item.
         gumbels: standard Gumbel variates per item.
     """
@@ -117,8 +114,8 @@ class Batches(Blocks):
             done += self._take(model, done, steps - done, generator)
 
     def _take(self, model: int, start: int, wanted: int, generator: torch.Generator) -> int:
-        """Up to `wanted` batches of the current shuffle, or of a new one where no full batch is
-        left.
+        """Takes up to `wanted` batches of the current shuffle, or of a new one if no full batch is
+        left; returns their number.
         """
         size, items = self._batch_size, self._items[model]
         if len(self._orders[model]) - self._taken[model] < size:
@@ -141,15 +138,15 @@ class Batches(Blocks):
 
 
 class StackedAdam:
-    """Adam (Kingma, Ba 2015) with a learning rate of its own for every model of a stack.
+    """Adam (Kingma, Ba 2015) with one learning rate per model of a stack.
 
     Args:
         parameters: each with a leading dimension of models.
-        rates: one a model, (S,); a captured step reads them anew each time.
+        rates: one per model, (S,); every replay of a captured step reads the current values.
         compiled: fuse the update by ``torch.compile``.
-        copies: of the parameters in another precision, perhaps filled up, in the same order, None
-            for those that have none. Gradients are taken from them where they are, and they follow
-            the parameters.
+        copies: of the parameters in another dtype, possibly padded, in the same order; None for a
+            parameter without a copy. Gradients are taken with respect to the copies, and every
+            update is written to them.
     """
 
     DECAYS, EPSILON = (0.9, 0.999), 1e-8
@@ -175,15 +172,14 @@ class StackedAdam:
 
     @torch.no_grad()
     def step(self, loss: Tensor) -> None:
-        """Moves the parameters by their gradients; those that the loss does not know stay."""
+        """One update of all parameters that the loss depends on."""
         self.steps.add_(1)
         leaves = [
             parameter if copy is None else copy
             for parameter, copy in zip(self.parameters, self.copies, strict=True)
         ]
-        gradients = torch.autograd.grad(
-            loss, leaves, allow_unused=True
-        )  # as they come: .backward() would copy some of them
+        # .backward() would copy some of the gradients
+        gradients = torch.autograd.grad(loss, leaves, allow_unused=True)
         everything = zip(
             self.parameters, self.copies, self.firsts, self.seconds, gradients, strict=True
         )
@@ -191,13 +187,13 @@ class StackedAdam:
 
     @torch.no_grad()
     def renew_copies(self) -> None:
-        """For parameters that something else has set."""
+        """Updates the copies after the parameters were set by other code."""
         for parameter, copy in zip(self.parameters, self.copies, strict=True):
             if copy is not None:
                 _own_part(copy, parameter).copy_(parameter)
 
     def moments(self, parameter: nn.Parameter) -> tuple[Tensor, Tensor]:
-        """First and second, of one of the parameters."""
+        """The first and second moments of one parameter."""
         place = next(place for place, own in enumerate(self.parameters) if own is parameter)
         return self.firsts[place], self.seconds[place]
 
@@ -216,12 +212,12 @@ class StackedAdam:
 
 
 def _own_part(filled: Tensor, parameter: Tensor) -> Tensor:
-    """What belongs to the parameter of a copy that was filled up."""
+    """The part of a padded copy that belongs to the parameter."""
     return filled[tuple(slice(size) for size in parameter.shape)]
 
 
 def _adam_update_(moving: Sequence[Any], rates: Tensor, steps: Tensor) -> None:
-    """Of every parameter: itself, its copy, first and second moment and gradient."""
+    """`moving` holds for every parameter: itself, its copy, its two moments and its gradient."""
     slow, slower = StackedAdam.DECAYS
     scale = rates / (1 - slow**steps)
     root = (1 - slower**steps).sqrt()
@@ -238,13 +234,12 @@ def _adam_update_(moving: Sequence[Any], rates: Tensor, steps: Tensor) -> None:
 
 
 class Replayed:
-    """Calls a step that takes and returns nothing; on a CUDA device a few times as it is, then as a
-    captured graph.
+    """Repeats a step without arguments and result. On a CUDA device the first few calls run the
+    step itself; later ones replay it as a CUDA graph.
 
     Args:
-        step: works on tensors that stay where they are, with fixed shapes and without asking the
-            host.
-        device: where it computes.
+        step: works in place on tensors of fixed shape, without CPU–GPU synchronisation.
+        device: where the step computes.
     """
 
     WARM_UP = 3
@@ -261,9 +256,7 @@ class Replayed:
     def _call(self) -> None:
         if self._device.type != "cuda":
             self._step()
-        elif (
-            self._called < self.WARM_UP
-        ):  # real steps, so nothing has to be undone before the capture
+        elif self._called < self.WARM_UP:  # these are real steps: nothing has to be undone
             self._call_aside()
         else:
             if self._graph is None:
@@ -272,7 +265,7 @@ class Replayed:
         self._called += 1
 
     def _call_aside(self) -> None:
-        """On another stream, as the capture will be."""
+        """Runs the step on a side stream, as the capture will."""
         here, aside = torch.cuda.current_stream(self._device), torch.cuda.Stream(self._device)
         aside.wait_stream(here)
         with torch.cuda.stream(aside):

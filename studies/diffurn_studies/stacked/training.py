@@ -1,4 +1,4 @@
-"""Trains a stack of models side by side: blocks of steps, models that stop, a budget of time,
+"""Trains a stack of models: blocks of steps, models that break down, a budget of time,
 checkpoints.
 """
 
@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from diffurn_studies.harness.records import RunError
 from diffurn_studies.stacked.steps import Blocks, Replayed, StackedAdam
 
-# Steps between two looks at the clock, at the schedules and for models that broke down.
+# Steps between two checks of the clock, the schedules and the models.
 BLOCK = 128
 CHECKPOINT_SECONDS = 600.0
-# A budget of time is for the whole process, whichever units it works on.
+# A budget of time applies to the whole process, not to a unit.
 PROCESS_STARTED = time.monotonic()
 
 
@@ -27,15 +27,14 @@ class StackTraining:
     """The state of a stack in training.
 
     A model whose measures or parameters are no longer finite is stopped: its parameters and moments
-    become zero and its loss is left out,
-    so that nothing moves it again. The models beside it do not notice.
+    are set to zero, and its loss no longer counts. This does not change the other models.
 
     Args:
         model: the stack, on its device; every parameter has a leading dimension of models.
-        batches: what every step draws.
+        batches: the random draws of every step.
         optimizer: of the model's parameters.
-        measures: how many numbers a step yields for each model.
-        compiled: whether ``torch.compile`` fuses the many small operations of a step.
+        measures: how many numbers a step returns for each model.
+        compiled: whether ``torch.compile`` fuses the operations of a step.
     """
 
     def __init__(
@@ -60,22 +59,22 @@ class StackTraining:
         self._replayed = Replayed(self._train_step, device)
 
     def _measures(self, own: Tensor, normal: Tensor, gumbel: Tensor) -> Tensor:
-        """Of every model from its draws, (S, measures), the loss first."""
+        """The measures of every model for its draws, (S, measures), the loss first."""
         raise NotImplementedError
 
     def _follow_schedules(self) -> None:
-        """Brings temperatures and the like up to date, before a block of steps."""
+        """Updates temperatures and similar values before a block of steps."""
         raise NotImplementedError
 
     def _train_step(self) -> None:
-        """One step of every model, on tensors that stay in place and without a word to the host."""
+        """One step of every model, in place and without CPU–GPU synchronisation."""
         measures = self._measured(*self.batches.next())
         self.optimizer.step(torch.where(self.active, measures[:, 0], 0.0).sum())
         self.sums += measures.detach()
 
     def advance(self, goal: int) -> list[int]:
-        """Trains up to step `goal`, at most a block away; returns the models that broke down on the
-        way.
+        """Trains up to step `goal`, at most one block further; returns the models that broke
+        down.
         """
         steps = goal - self.step
         self.batches.refill(steps)
@@ -85,7 +84,7 @@ class StackTraining:
         return self._stop_broken()
 
     def read_measures(self) -> Tensor:
-        """Means over the steps since the last reading, (S, measures)."""
+        """Means over the steps since the last call, (S, measures)."""
         means = self.sums / max(1, self._summed)
         self.sums.zero_()
         self._summed = 0
@@ -129,10 +128,10 @@ class StackTraining:
 
 
 class Clock:
-    """Tells how a long unit gets on, and when its time is up.
+    """Reports the progress of a long unit, and whether its time is used up.
 
     Args:
-        budget_seconds: for the whole process; None is no limit.
+        budget_seconds: for the whole process; None means no limit.
     """
 
     def __init__(self, budget_seconds: float | None) -> None:
@@ -144,7 +143,7 @@ class Clock:
         print(f"[{time.monotonic() - self.started:7.1f} s] {sentence}", file=sys.stderr, flush=True)
 
     def speed(self, step: int) -> str:
-        """Since the last time it was asked, evaluations included."""
+        """The speed since the last call, evaluations included."""
         steps, seconds = step - self.last_step, time.monotonic() - self.last_told
         self.last_step, self.last_told = step, time.monotonic()
         return f"; {1000 * seconds / steps:.2f} ms a step" if steps else ""
@@ -165,20 +164,20 @@ def train(
     on_broken: Callable[[list[int]], None],
     save: Callable[[], None],
 ) -> None:
-    """Trains to the last of the steps, from where the stack is; a budget that is used up ends it
-    with a RunError, after saving.
+    """Trains from the current step to the last one. If the budget is used up, saves a checkpoint
+    and raises a RunError.
 
     Args:
         training: the stack.
-        steps: how many in all.
-        mark_every: steps between two marks; the last step is one, too.
-        clock: see there.
-        at_mark: evaluates and notes.
-        on_broken: notes the models that broke down.
+        steps: total number of steps.
+        mark_every: steps between two marks; the last step is a mark, too.
+        clock: reports progress and knows the budget.
+        at_mark: called at every mark.
+        on_broken: called with the models that broke down.
         save: writes a checkpoint.
     """
     saved_at = time.monotonic()
-    clock.speed(training.step)  # is measured from here
+    clock.speed(training.step)  # starts the measurement
     while training.step < steps:
         mark = min(steps, training.step - training.step % mark_every + mark_every)
         if broken := training.advance(min(mark, training.step + BLOCK)):
@@ -191,14 +190,13 @@ def train(
         if clock.out_of_time() and training.step < steps:
             raise RunError(
                 f"the {clock.budget_seconds:g} seconds are used up after {training.step} of "
-                f"{steps} steps: "
-                "everything is saved, and the same command goes on"
+                f"{steps} steps: everything is saved, and the same command goes on"
             )
 
 
 @contextmanager
 def tensor_cores(device: torch.device) -> Iterator[None]:
-    """Matrix products in TensorFloat-32 on CUDA devices; elsewhere nothing changes."""
+    """Allows TensorFloat-32 in matrix products on CUDA devices; elsewhere it does nothing."""
     before = torch.get_float32_matmul_precision()
     if device.type == "cuda":
         torch.set_float32_matmul_precision("high")

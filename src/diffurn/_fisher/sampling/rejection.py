@@ -11,9 +11,11 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from diffurn._fisher.quadrature import Quadrature, half_width
-from diffurn._fisher.tilt import log_tilt, surplus
+from diffurn._fisher.nodes import Nodes, half_width, surplus
+from diffurn._fisher.tilt import log_tilt
+from diffurn._kernels.dispatch import sampling_kernels
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
+from diffurn._numerics.tracing import reading_numbers
 
 # Proposed counts in flight at once: enough to keep the vector units busy, few enough to stay in the
 # cache.
@@ -26,6 +28,26 @@ _ROUNDS_PER_ROOT = 300
 # some twenty proposals of them.
 _FEWEST_GROUPS_FOR_BLOCKS = 128
 _GROUPS_PER_DECIDING = 12
+
+
+def draw_each(
+    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples: int, dtype: torch.dtype
+) -> Tensor:
+    """Exact draws of every urn, shape ``(num_samples, ..., c)``, from tilted log-odds.
+
+    The cost does not depend on the group sizes. On CUDA devices a kernel draws, without a
+    CPU-GPU synchronisation.
+    """
+    groups = log_odds.shape[-1]
+    sizes, total = group_sizes.reshape(-1, groups), draws.reshape(-1)
+    urns = log_odds.detach().reshape(-1, groups), sizes, total
+    kernels = sampling_kernels(draws.device)
+    if kernels is not None:
+        counts: Tensor = kernels.draw_each(*urns, num_samples, dtype)
+    else:
+        rows = (operand.expand(num_samples, *operand.shape).flatten(0, 1) for operand in urns)
+        counts = reading_numbers(draw_by_rejection, *rows).to(dtype)
+    return counts.reshape(num_samples, *log_odds.shape)
 
 
 def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -95,7 +117,7 @@ class _Block:
 
     log_odds: Tensor
     group_sizes: Tensor
-    nodes: Quadrature
+    nodes: Nodes
     centre: Tensor
     reach: Tensor
     balls: Tensor
@@ -104,7 +126,7 @@ class _Block:
     @classmethod
     def of(cls, log_odds: Tensor, group_sizes: Tensor) -> _Block:
         centre = torch.floor(surplus(log_odds, group_sizes, torch.zeros_like(group_sizes[:, 0])))
-        nodes = Quadrature.build(log_odds, group_sizes, centre, span=2)
+        nodes = Nodes.build(log_odds, group_sizes, centre, span=2)
         near = torch.arange(-1, 3, dtype=centre.dtype, device=centre.device)
         log_peak = nodes.mass_at(near.expand(len(centre), -1)).amax(-1).log()
         reach = torch.floor(half_width(binomial_variance(group_sizes, log_odds).sum(-1))) - 1

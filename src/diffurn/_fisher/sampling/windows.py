@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffurn._fisher.quadrature import half_width
+from diffurn._fisher.nodes import half_width
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 
 

@@ -1,0 +1,209 @@
+"""Which algorithm computes an urn: the only code that compares costs.
+
+Each function takes an urn and returns a law (`diffurn._law`). It looks at the sizes, at the device,
+at the number of draws, and at what torch is doing: reading a value is impossible while it compiles
+or transforms, and a GPU would have to be waited for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from diffurn._composition import Composition
+from diffurn._fisher.equal_weights import EqualWeights
+from diffurn._fisher.quadrature import FisherLaw, Quadrature
+from diffurn._fisher.sampling.rejection import counts_proposed
+from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
+from diffurn._fisher.tabulated import Tabulated
+from diffurn._kernels.dispatch import has_kernels
+from diffurn._numerics.autograd import asks_for_derivative, is_transforming
+from diffurn._numerics.enumeration import enumerate_counts
+from diffurn._numerics.tracing import can_check, can_read
+from diffurn._wallenius.integral import FARTHEST, Integral
+from diffurn._wallenius.outcomes import OutcomeTable
+from diffurn._wallenius.sequential import Sequential, States
+
+if TYPE_CHECKING:
+    from diffurn._urn import Urn
+
+# --------------------------------------------------------------------------------------------------
+# Fisher's law
+# --------------------------------------------------------------------------------------------------
+
+# Tables over the support pay up to this many cells of a batch, measured on one CPU core. Beyond it,
+# tables of so many cells an urn still pay; those of more than two groups, which are convolved, do
+# not. Where operations wait for their launch rather than for memory, more cells pay.
+_CELLS_OF_A_BATCH = 1 << 17
+_CELLS_OF_EACH = {2: 160, 3: 0}
+_CELLS_PER_LAUNCH = 32
+
+# Alias tables pay if filling them costs less than it saves. In the time that rejection proposes one
+# count, three cells are filled, or a hundredth where kernels propose. Setting up a split costs five
+# thousand. Earlier calls must not matter, or seeds would not decide draws.
+_CELLS_PER_PROPOSED_COUNT = 3.0
+_CELLS_PER_COUNT_OF_KERNELS = 0.01
+_CELLS_PER_SPLIT = 5000
+_MOST_CELLS = 1 << 22
+# One table of all outcomes pays while it fits the cache, and from so many draws per outcome on.
+_MOST_OUTCOMES = 1 << 16
+_DRAWS_PER_OUTCOME = 8
+# Kernels walk a chain, whose cells grow like c^1.5; beyond, a balanced tree without them is faster.
+_LONGEST_CHAIN = 64
+
+
+def fisher(urn: Urn) -> Quadrature:
+    """By quadratures, which suit every urn."""
+    return Quadrature.build(*urn._operands())
+
+
+def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
+    """For probabilities and moments; derivatives in the inputs may be asked for."""
+    facts = urn._facts()
+    if (
+        facts is not None
+        and facts.equal_weights
+        and not any(map(asks_for_derivative, (urn._given, *inputs)))
+    ):
+        return EqualWeights(urn.group_sizes.double(), urn.draws.double())
+    return _tabulated(urn, 0) or fisher(urn)
+
+
+def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
+    """For so many draws of each urn."""
+    small = _tabulated(urn, num_samples)
+    if small is not None:
+        return small
+    operands = urn._operands()
+    return _alias_tables(operands, num_samples) or Quadrature.build(*operands)
+
+
+def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
+    """For so many draws of each urn, group after group."""
+    return _tabulated(urn, num_samples) or fisher(urn)
+
+
+def _tabulated(urn: Urn, num_samples: int) -> Tabulated | None:
+    composition = urn._composition
+    if composition is None:
+        return None
+    if not _tables_pay(composition, urn.batch_shape.numel(), num_samples, urn.draws.device):
+        return None
+    return Tabulated.build(composition, urn._finite_log_weights())
+
+
+def _tables_pay(sizes: Composition, urns: int, num_samples: int, device: torch.device) -> bool:
+    cells = urns * (sizes.groups - 1) * (sizes.cells + num_samples * sizes.width)
+    affordable = urns * (1 + num_samples) * _CELLS_OF_EACH[min(sizes.groups, 3)]
+    affordable += _CELLS_OF_A_BATCH
+    if device.type != "cpu" or torch.compiler.is_compiling():
+        affordable *= _CELLS_PER_LAUNCH
+    return cells <= affordable
+
+
+def _alias_tables(operands: tuple[Tensor, Tensor, Tensor], num_samples: int) -> AliasTables | None:
+    log_weights, _, draws = operands
+    groups, by_kernels = log_weights.shape[-1], has_kernels(draws.device)
+    if by_kernels:
+        saved = _CELLS_PER_COUNT_OF_KERNELS * groups**1.5
+    else:
+        saved = _CELLS_PER_PROPOSED_COUNT * counts_proposed(groups)
+    affordable = saved * num_samples - _CELLS_PER_SPLIT * groups
+    if affordable <= 0 or not draws.numel() or not can_check():
+        return None
+    urns = PlainUrns.read(*operands)
+    if not urns.cells <= min(affordable, _MOST_CELLS):  # NaN for an urn that is not valid
+        return None
+    if groups > 1 and urns.outcomes <= min(_MOST_OUTCOMES, num_samples / _DRAWS_PER_OUTCOME):
+        return AliasTables(urns, "outcomes", *operands)
+    is_chain = by_kernels and groups <= _LONGEST_CHAIN
+    return AliasTables(urns, "chain" if is_chain else "tree", *operands)
+
+
+# --------------------------------------------------------------------------------------------------
+# Wallenius' law
+# --------------------------------------------------------------------------------------------------
+
+# Steps × states × groups up to which dynamic programming is faster than integrals over time.
+_WORK_OF_AN_URN = 1 << 16
+# The same for all urns together, where few probabilities are wanted: for each, and in any case.
+_WORK_PER_PROBABILITY = 1500
+_WORK_FOR_ANY = 1 << 17
+# Nats below which the smallest probability of a state must not fall, or it would underflow.
+_DEEPEST = 600.0
+# Balls of a draw up to which drawing them one by one is faster than a race.
+_BALLS_ONE_BY_ONE = 64
+# A table of outcomes pays: the probability of an outcome costs as much as two draws, setting up as
+# much as six hundred. Where the states are known, it costs as much as five hundred draws in all.
+_DRAWS_OF_A_PROBABILITY = 2
+_DRAWS_OF_A_TABLE = 600
+_DRAWS_OF_ALL_STATES = 500
+
+
+def wallenius(urn: Urn) -> Integral:
+    """By integrals, which suit every urn."""
+    sizes = urn._composition
+    if sizes is None or sizes.most_draws > _BALLS_ONE_BY_ONE:
+        return Integral.build(*urn._operands())
+    return Integral.build(*urn._operands(), sizes.most_draws)
+
+
+def wallenius_for_values(urn: Urn, number: int) -> Integral:
+    """For so many probabilities."""
+    law, states = wallenius(urn), _states(urn)
+    if states is None or asks_for_derivative(urn._given) or not can_read(urn._given):
+        return law
+    work = urn.batch_shape.numel() * states.work
+    if work > max(_WORK_FOR_ANY, _WORK_PER_PROBABILITY * number) or not _are_deep_enough(law):
+        return law
+    return Sequential.of(law, states)
+
+
+def _are_deep_enough(law: Integral) -> bool:
+    """Whether no state's probability underflows: each ball has at least ω_j / Σωm."""
+    span = law.log_weights.amax(-1) - law.log_weights.amin(-1)
+    depth = law.draws * (law.group_sizes.sum(-1).clamp(min=1).log() + span)
+    return not depth.numel() or bool(depth.max() <= _DEEPEST)
+
+
+def wallenius_for_moments(urn: Urn) -> Integral:
+    law, states = wallenius(urn), _states(urn)
+    if states is None:
+        return law
+    # Derivatives of dynamic programming hold squares of weights, which must not overflow.
+    if asks_for_derivative(urn._given) or is_transforming():
+        weights = law.log_weights.detach()
+        if not can_read(weights):
+            law = Integral(*law.within_reach(FARTHEST / 2), law.most_draws)
+        elif weights.numel() and float(weights.amax() - weights.amin()) > FARTHEST / 2:
+            return law
+    return Sequential.of(law, states)
+
+
+def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
+    """For so many draws of each urn."""
+    law = wallenius_for_moments(urn)
+    if urn.batch_shape.numel() != 1 or not can_check():
+        return law
+    if urn._facts() is None and not bool(urn._is_valid()):
+        return law
+    states = _states(urn)
+    if states is not None:
+        if num_samples < _DRAWS_OF_ALL_STATES:
+            return law
+        return OutcomeTable.of_states(Sequential.of(law, states), law)
+    affordable = (num_samples - _DRAWS_OF_A_TABLE) // _DRAWS_OF_A_PROBABILITY
+    if affordable < 1:
+        return law
+    sizes = [int(size) for size in law.group_sizes.flatten().tolist()]
+    support = enumerate_counts(sizes, int(law.draws), min(affordable, _MOST_OUTCOMES))
+    return law if support is None else OutcomeTable.of_support(law, support.to(law.draws.device))
+
+
+def _states(urn: Urn) -> States | None:
+    if urn._composition is None:
+        return None
+    states = States.of(urn._composition)
+    return states if states.work <= _WORK_OF_AN_URN else None

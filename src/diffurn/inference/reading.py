@@ -1,0 +1,343 @@
+"""From tensors, arrays, lists or data frames to a `Sample`: checked, named and of one shape."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from numbers import Integral
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, distributed
+
+from diffurn._validation import as_counts, as_float64_tensor, require, require_broadcast
+from diffurn.inference.sample import Sample
+from diffurn.inference.separation import centred_design, gram
+
+if TYPE_CHECKING:
+    from torch.distributed import ProcessGroup
+
+_LARGEST = 2**53  # float64 holds every integer up to here
+# Rounding may leave this much of a column that is constant in each row, and of a column that
+# depends on others.
+_CONSTANT = 1e-13
+_DEPENDENT = 1e-10
+
+
+def read_sample(
+    counts: Any,
+    group_sizes: Any,
+    frequencies: Any = None,
+    groups: Sequence[str] | None = None,
+    covariates: Any = None,
+    names: Sequence[str] | None = None,
+) -> Sample:
+    """The arguments of `fit` as a sample; every error names the row and the group."""
+    named = _group_names(counts, group_sizes, groups)
+    drawn, available = plain_values(counts), plain_values(group_sizes)
+    device = drawn.device if isinstance(drawn, Tensor) else torch.device("cpu")
+    x, m = as_counts("counts", drawn, device), as_counts("group_sizes", available, device)
+    if 0 in (x.ndim, m.ndim, x.numel(), m.numel()):
+        raise ValueError(
+            f"counts {tuple(x.shape)} and group_sizes {tuple(m.shape)} both need a last dimension "
+            "of groups, and at least one row"
+        )
+    shape = require_broadcast({"counts": x.shape, "group_sizes": m.shape}, x.shape, m.shape)
+    c, rows, batch_shape = shape[-1], (1, *shape)[-2], shape[:-2]
+    named = tuple(str(j + 1) for j in range(c)) if named is None else named
+    _check_group_names(named, c)
+    x, m = x.double().expand(shape), m.double().expand(shape)
+    x, m = x.reshape(-1, rows, c), m.reshape(-1, rows, c)
+    f = _read_frequencies(frequencies, batch_shape, rows, x)
+    _check_counts(x, m, batch_shape, named)
+    sample = Sample(x, m, f, None, named, named, batch_shape, x.new_zeros(len(x)))
+    if covariates is not None:
+        return _with_design(sample, covariates, names)
+    if names is not None:
+        raise ValueError(
+            f"names {list(names)} are given, but there are no covariates to name; name the groups "
+            "with groups="
+        )
+    return sample
+
+
+def plain_values(values: Any) -> Any:
+    """The numbers of a data frame or series; other containers as they are."""
+    return values.to_numpy() if hasattr(values, "to_numpy") else values
+
+
+def find_group(name: str | int | None, groups: Sequence[str]) -> int | None:
+    """The index of the reference group, given by name or by index."""
+    if name is None:
+        return None
+    if isinstance(name, str) and name in groups:
+        return list(groups).index(name)
+    if isinstance(name, Integral) and not isinstance(name, bool):  # NumPy's integers as well
+        index = int(name)
+        if -len(groups) <= index < len(groups):
+            return index % len(groups)
+    raise ValueError(
+        f"reference {name!r} is not a group; the groups are {', '.join(groups)} (or an index below "
+        f"{len(groups)})"
+    )
+
+
+# --- names of groups
+
+
+def _group_names(
+    counts: Any, group_sizes: Any, groups: Sequence[str] | None
+) -> tuple[str, ...] | None:
+    """As given, or the labels of data frames."""
+    drawn, available = _labels(counts), _labels(group_sizes)
+    if drawn is not None and available is not None and drawn != available:
+        raise ValueError(
+            f"counts has the columns {list(drawn)}, but group_sizes has {list(available)}; they "
+            "must be the same, in one order"
+        )
+    return (drawn or available) if groups is None else tuple(str(name) for name in groups)
+
+
+def _labels(values: Any) -> tuple[str, ...] | None:
+    """The columns of a data frame, or the index of a series."""
+    if not hasattr(values, "to_numpy"):
+        return None
+    labels = getattr(values, "columns", getattr(values, "index", None))
+    return None if labels is None else tuple(str(label) for label in labels)
+
+
+def _check_group_names(names: tuple[str, ...], c: int) -> None:
+    if len(names) != c:
+        raise ValueError(
+            f"groups has {len(names)} names, but counts and group_sizes have {c} groups"
+        )
+    if len(set(names)) < c:
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"groups must have different names, but {twice!r} occurs twice")
+
+
+# --- frequencies and counts
+
+
+def _read_frequencies(
+    frequencies: Any, batch_shape: torch.Size, rows: int, counts: Tensor
+) -> Tensor:
+    if frequencies is None:
+        return counts.new_ones(()).expand(len(counts), rows)
+    f = as_counts("frequencies", plain_values(frequencies), counts.device)
+    shape = (*batch_shape, rows)
+    try:
+        f = f.double().expand(shape)
+    except RuntimeError:
+        raise ValueError(
+            f"frequencies has shape {tuple(f.shape)}, but the rows of counts have shape {shape}"
+        ) from None
+    f = f.reshape(-1, rows)
+    whole = (f >= 0) & (f == f.floor()) & (f <= _LARGEST)
+    _require("frequencies", f, whole, "a frequency must be an integer from 0 to 2^53", batch_shape)
+    none = torch.nonzero(f.sum(-1) == 0).flatten().tolist()
+    if none:
+        where = f" of data set {_index(none[0], batch_shape)}" if batch_shape else ""
+        raise ValueError(f"frequencies{where} are all zero; at least one row must have occurred")
+    return f
+
+
+def _check_counts(x: Tensor, m: Tensor, batch_shape: torch.Size, groups: tuple[str, ...]) -> None:
+    for name, values in (("counts", x), ("group_sizes", m)):
+        whole = (values >= 0) & (values == values.floor()) & (values <= _LARGEST)
+        rule = "a count must be an integer from 0 to 2^53"
+        _require(name, values, whole, rule, batch_shape, groups)
+    _require("counts", x, x <= m, "only {} balls were in the urn", batch_shape, groups, m)
+    total = x.sum(-1)
+    rule = "a row without draws has no information; leave it out"
+    _require("the sum of counts", total, total > 0, rule, batch_shape)
+
+
+def _require(
+    name: str,
+    values: Tensor,
+    holds: Tensor,
+    rule: str,
+    batch_shape: torch.Size,
+    groups: tuple[str, ...] = (),
+    other: Tensor | None = None,
+) -> None:
+    """Raises a ValueError that names the first data set, row and group for which `holds` is False.
+    The number of `other` at that place fills the gap in `rule`.
+    """
+    if bool(holds.all()):
+        return
+    place = tuple(torch.nonzero(~holds)[0].tolist())
+    where = f"data set {_index(place[0], batch_shape)}, " if batch_shape else ""
+    where += f"row {place[1]}" + (f", group {groups[place[2]]!r}" if groups else "")
+    if other is not None:
+        rule = rule.format(_number(other[place]))
+    raise ValueError(f"{name} in {where} is {_number(values[place])}, but {rule}")
+
+
+def _number(value: Tensor) -> str:
+    return f"{value.item():.17g}"
+
+
+def _index(flat: int, batch_shape: torch.Size) -> str:
+    index = tuple(int(i) for i in torch.unravel_index(torch.tensor(flat), batch_shape))
+    return str(index[0]) if len(index) == 1 else str(index)
+
+
+# --- covariates
+
+
+def interactions(
+    row_features: Any,
+    groups: Sequence[str],
+    names: Sequence[str] | None = None,
+    reference: str | int = 0,
+) -> tuple[Tensor, tuple[str, ...]]:
+    """Covariates that let the weight of each group depend on features of the row.
+
+    A feature of the row alone, such as a year, multiplies all weights of the urn and cancels. But
+    it can change the weight of a group relative to the reference. Every other group gets one
+    coefficient ``"group"`` (its log-weight where all features are zero) and one coefficient
+    ``"group:feature"`` per feature.
+
+    Args:
+        row_features: z, shape ``(..., R, q)``.
+        groups: names of the c groups.
+        names: names of the q features; by default the columns of a data frame, or ``z1``, ``z2``,
+            ...
+        reference: the group that the others are compared with.
+
+    Returns:
+        Features of shape ``(..., R, c, (c - 1)(1 + q))`` and their names, as `fit` takes them.
+
+    Example:
+        >>> from diffurn.inference import fit, interactions
+        >>> years = [[0.0], [1.0], [2.0]]
+        >>> features, names = interactions(years, groups=["men", "women"], names=["year"])
+        >>> names
+        ('women', 'women:year')
+        >>> counts = [[5, 3], [5, 4], [4, 6]]
+        >>> fit(counts, [10, 10], covariates=features, names=names).coefficients.shape
+        torch.Size([2])
+    """
+    z = as_float64_tensor("row_features", plain_values(row_features))
+    if z.ndim < 2:
+        raise ValueError(f"row_features has shape {tuple(z.shape)}, but must be (rows, features)")
+    names = _column_names("row_features", row_features, z.shape[-1], names)
+    anchor = find_group(reference, groups)
+    compared = [j for j in range(len(groups)) if j != anchor]
+    with_one = torch.cat([torch.ones_like(z[..., :1]), z], -1)
+    indicators = torch.eye(len(groups), dtype=z.dtype, device=z.device)[:, compared]
+    features = (indicators[..., None] * with_one[..., None, None, :]).flatten(-2)
+    suffixes = ("", *(f":{name}" for name in names))
+    return features, tuple(groups[j] + suffix for j in compared for suffix in suffixes)
+
+
+def _with_design(sample: Sample, covariates: Any, names: Sequence[str] | None) -> Sample:
+    """The sample with covariates as its design, without copies of repeated features."""
+    labels = getattr(covariates, "index", ())  # a list has a method of that name
+    listed = () if callable(labels) else tuple(str(label) for label in labels)
+    if set(listed) == set(sample.groups) and listed != sample.groups:
+        raise ValueError(
+            f"covariates has the rows {list(listed)}, but the groups are {list(sample.groups)}; "
+            "they must be in one order"
+        )
+    z = as_float64_tensor("covariates", plain_values(covariates), sample.counts.device)
+    sets, rows, c = sample.counts.shape
+    wanted = f"(groups, features) = ({c}, p) or (rows, groups, features) = ({rows}, {c}, p)"
+    wrong = f"covariates has shape {tuple(z.shape)}, but must be {wanted}"
+    if z.ndim < 2 or z.shape[-2] != c or z.shape[-1] == 0:
+        of_rows = z.ndim == 2 and len(z) == rows
+        hint = "; features of rows go through diffurn.inference.interactions" if of_rows else ""
+        raise ValueError(wrong + hint)
+    try:
+        design = z.expand(*sample.batch_shape, rows, c, z.shape[-1]).reshape(sets, rows, c, -1)
+    except RuntimeError:
+        raise ValueError(wrong) from None
+    require("covariates", z, z.isfinite(), "every feature must be a finite number")
+    columns = _column_names("covariates", covariates, z.shape[-1], names)
+    return replace(sample, design=design, names=columns)
+
+
+def _column_names(
+    argument: str, values: Any, number: int, names: Sequence[str] | None
+) -> tuple[str, ...]:
+    """As given, or the columns of a data frame, or ``z1``, ``z2``, ..."""
+    if names is None:
+        names = getattr(values, "columns", [f"z{k + 1}" for k in range(number)])
+    if len(names) != number:
+        raise ValueError(f"names has {len(names)} entries, but {argument} has {number} columns")
+    return tuple(str(name) for name in names)
+
+
+def identified(sample: Sample) -> Sample:
+    """The sample with a centred design. Raises a ValueError that names a column on which the
+    likelihood does not depend, or not beyond the columns before it.
+    """
+    products = gram(sample)
+    scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
+    assert sample.design is not None
+    competing = torch.where(sample.competing.unsqueeze(-1), sample.design, 0.0)
+    (squares,) = sample.summed(
+        (sample.frequencies[..., None, None] * competing.square()).sum((1, 2))
+    )
+    constant = (scale <= _CONSTANT * squares.sqrt()) | (scale == 0)
+    for k, name in enumerate(sample.names):
+        if bool(constant[:, k].any()):
+            raise ValueError(
+                f"covariates column {name!r} has one value for all groups of a row, in every row; "
+                "it cancels, leave it out"
+            )
+    rest = products / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
+    # A Cholesky decomposition: the pivot is the part of a column that is independent of the columns
+    # before it.
+    for k, name in enumerate(sample.names):
+        pivot = rest[:, k, k]
+        if bool((pivot <= _DEPENDENT).any()):
+            raise ValueError(
+                f"covariates column {name!r} is, up to rounding, a linear combination of the "
+                "columns before it; leave it out or, if its values are large compared with their "
+                "differences, subtract a typical one from all"
+            )
+        rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
+    return replace(sample, design=centred_design(sample))
+
+
+# --- rows in several processes
+
+
+def read_together(
+    process_group: ProcessGroup, read: Callable[[], Sample], options: Mapping[str, Any]
+) -> Sample:
+    """read(), in every process. An error in one process is raised in all, so that no process waits
+    for another one for ever.
+
+    Args:
+        process_group: the processes.
+        read: reads the rows of this process.
+        options: arguments that must be the same in all processes, by name.
+    """
+    if distributed.get_rank(process_group) < 0:
+        raise ValueError("this process does not belong to process_group; fit in its members only")
+    failure: Exception | None = None
+    try:
+        sample = read()
+        about = {"batch_shape": tuple(sample.batch_shape), "groups": sample.groups}
+        message: Any = (None, {**about, "names": sample.names, **options})
+    except Exception as error:
+        failure, message = error, (str(error), {})
+    messages: list[Any] = [None] * distributed.get_world_size(process_group)
+    distributed.all_gather_object(messages, message, group=process_group)
+    if failure is not None:
+        raise failure
+    for rank, (wrong, _) in enumerate(messages):
+        if wrong is not None:
+            raise ValueError(f"process {rank} of process_group could not read its rows: {wrong}")
+    for rank, (_, theirs) in enumerate(messages):
+        for name, value in messages[0][1].items():
+            if theirs[name] != value:
+                found = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
+                raise ValueError(
+                    f"{name} must be the same in all processes of process_group, but is {found}"
+                )
+    return replace(sample, process_group=process_group)

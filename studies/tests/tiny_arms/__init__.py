@@ -1,0 +1,1 @@
+"""Arms of the tiny study."""

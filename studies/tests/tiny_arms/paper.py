@@ -1,0 +1,5 @@
+"""Forty steps."""
+
+from tiny_study import Options
+
+OPTIONS = Options()
