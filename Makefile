@@ -1,49 +1,65 @@
-# Every command sets up .venv first, once, and again when the dependencies change.
+# Every command first installs the packages that it needs into .venv, and again when they change.
 PYTHON  ?= python3
 WORKERS ?= 2
-# Of `make fuzz`; such as `make fuzz SECONDS=60 SEED=7 DEVICE=cuda`.
+# Of `make fuzz`, such as `make fuzz SECONDS=60 SEED=7 DEVICE=cuda`.
 SECONDS ?= 1800
 SEED    ?= 0
 DEVICE  ?= cpu
 
-BIN       := .venv/bin
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt
+
+# One file for each set of packages, as old as its installation.
+DEMO      := .venv/.demo
 INSTALLED := .venv/.installed
+VERSIONS  := pyproject.toml studies/pyproject.toml constraints.txt
 
 .DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
 .PHONY: help demo test test-slow test-optional test-explore fuzz lint format types docs dist newcomer licences glance bench clean
 
 help: ## list the commands
 	@grep -E '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## /\1\t/' | expand -t 14
 
-# Debian ships Python without ensurepip: there the outer pip installs the inner one.
-$(INSTALLED): pyproject.toml studies/pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; }
-	$(BIN)/python -m pip install --editable '.[dev,explore,interop]' --editable ./studies --constraint constraints.txt
+# Debian ships Python without ensurepip. There, the pip outside installs the pip inside.
+.venv/.python:
+	@echo "make: setting up .venv"
+	@$(PYTHON) -m venv .venv || { $(PYTHON) -m venv --without-pip .venv && $(PYTHON) -m pip --python $(BIN)/python install pip; }
 	@touch $@
 
-demo: $(INSTALLED) ## learn who got a place in the Titanic's boats; figure in build/demo
+$(DEMO): $(VERSIONS) | .venv/.python
+	@echo "make: installing diffurn with its command line (torch, matplotlib, rich, typer)"
+	@$(PIP) --no-compile --editable '.[cli]' # Python compiles what it imports
+	@touch $@
+
+$(INSTALLED): $(VERSIONS) | .venv/.python
+	@echo "make: installing the studies and the packages for tests (a few minutes)"
+	@$(PIP) --editable '.[cli,dev,explore,interop]' --editable './studies[cluster]'
+	@touch $(DEMO) $@
+
+demo: $(DEMO) ## learn who got a place in the Titanic's boats; figure in build/demo
 	@mkdir -p build/demo
 	$(BIN)/diffurn fit --example titanic --reference Crew --contrasts --figure build/demo/titanic.png
 
-test: lint types ## lint, types, tests, doctests and the README's code
+test: lint types ## lint, types, tests, doctests, the code of README and site
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'not slow and not needs'
 
 test-slow: $(INSTALLED) ## the tests marked slow
 	$(BIN)/python -m pytest -n $(WORKERS) -m slow
 
-# Only the tests in a browser need Playwright; the browser is the machine's own, as are R and Triton.
+# Only the tests in a browser need Playwright. The browser itself, R and Triton are not installed here.
 .venv/.browser: $(INSTALLED)
-	$(BIN)/python -m pip install playwright --constraint constraints.txt
+	@$(PIP) playwright
 	@touch $@
 
-test-optional: .venv/.browser ## the tests that need R with BiasedUrn, chromium or Triton; skips name what is missing
+test-optional: .venv/.browser ## the tests that need R with BiasedUrn, chromium or Triton; where these are missing, it says so
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'needs and not slow'
 
-test-explore: .venv/.browser ## the interactive page in chromium; screenshots in build/explore
+test-explore: .venv/.browser ## the interactive demo in chromium; screenshots in build/explore
 	$(BIN)/python -m pytest tests/test_explore*.py
 
 fuzz: export PYTHONPATH := tests
-fuzz: $(INSTALLED) ## check random hard urns for half an hour, or SECONDS; failures are lines to paste into Python
+fuzz: $(INSTALLED) ## check random hard urns for half an hour, or SECONDS; a failure is a line to paste into Python
 	$(BIN)/python -m fuzzing --seconds $(SECONDS) --seed $(SEED) --workers $(WORKERS) --device $(DEVICE)
 
 lint: $(INSTALLED) ## check style and formatting
@@ -54,24 +70,25 @@ format: $(INSTALLED) ## repair style and formatting
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
 
-types: $(INSTALLED) ## check the types of the library
+types: $(INSTALLED) ## check the types
 	$(BIN)/mypy
 
-# Only the site needs Sphinx and a kernel for notebooks.
 .venv/.docs: $(INSTALLED)
-	$(BIN)/python -m pip install --editable '.[docs]' --constraint constraints.txt
+	@echo "make: installing Sphinx"
+	@$(PIP) --editable '.[docs]'
 	@touch $@
 
-# One thread: on small tensors several wait for each other, on a busy machine for minutes.
+# One thread: on small tensors, several threads mostly wait for each other.
 docs: export OMP_NUM_THREADS := 1
 docs: .venv/.docs ## build the site in build/docs/html: examples executed, warnings are errors
 	$(BIN)/python -m sphinx -W --keep-going -b html -d build/docs/doctrees docs build/docs/html
 
 .venv/.release: $(INSTALLED)
-	$(BIN)/python -m pip install --editable '.[release]' --constraint constraints.txt
+	@echo "make: installing the build tools"
+	@$(PIP) --editable '.[release]'
 	@touch $@
 
-# Files are as old as the commit. What is in the sdist must build the sdist again, and the wheel, byte by byte.
+# The files get the time of the commit. The sdist must build the same sdist and wheel again, byte by byte.
 dist: export SOURCE_DATE_EPOCH := $(shell git log -1 --format=%ct 2>/dev/null || echo 1580601600)
 dist: .venv/.release ## wheel and sdist in dist/, built twice to the same bytes, and checked
 	rm -rf dist build/dist
@@ -81,18 +98,18 @@ dist: .venv/.release ## wheel and sdist in dist/, built twice to the same bytes,
 	diff -r dist build/dist/again
 	$(BIN)/python -m twine check --strict dist/*
 
-newcomer: dist ## try the wheel as a stranger would, in an empty environment: alone, then with extras
-	$(PYTHON) tools/newcomer.py dist/*.whl
+newcomer: dist ## try the wheel in an empty environment: alone, then with extras and the studies
+	$(PYTHON) tools/newcomer.py dist/*.whl studies
 
-licences: .venv/.docs .venv/.release ## list what the package depends on, with licences, in THIRD_PARTY.md
+licences: .venv/.docs .venv/.release ## list the dependencies with their licences in THIRD_PARTY.md
 	$(BIN)/python tools/licences.py
 
-glance: ## bring the README's table of results up to date
+glance: ## write the tables of results in README and docs/results.md again
 	$(PYTHON) tools/glance.py
 
 bench: $(INSTALLED) ## time the library
 	$(BIN)/python -m benchmarks
 
-clean: ## remove all that these commands made
+clean: ## remove everything that these commands made
 	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

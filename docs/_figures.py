@@ -1,4 +1,4 @@
-"""Pictures that the pages share; colours are those of Okabe and Ito, which colour-blind readers can
+"""Pictures that the pages share, in the colours of Okabe and Ito, which colour-blind readers can
 tell apart.
 """
 
@@ -224,10 +224,15 @@ def chain_picture(
 def layers_picture(
     layers: Sequence[tuple[str, str, Sequence[str]]], arrows: Sequence[tuple[str, str]]
 ) -> Figure:
-    """Boxes one above the other, each with a name, what it does and its modules; an arrow leads
-    from a layer to one that it imports.
+    """Boxes one above the other, each with the name, the purpose and the modules of a layer; an
+    arrow leads from a layer to one that it imports.
     """
-    texts = {name: textwrap.wrap("\u00a0· ".join(modules), 84) for name, _, modules in layers}
+    texts = {
+        name: textwrap.wrap(
+            "\u00a0· ".join(module.removeprefix(f"{name}.") for module in modules), 84
+        )
+        for name, _, modules in layers
+    }
     heights = {name: 0.62 + 0.13 * len(lines) for name, lines in texts.items()}
     figure = Figure(figsize=(9, 0.95 * sum(heights.values())), layout="constrained", dpi=150)
     panel = figure.subplots()

@@ -1,5 +1,5 @@
-"""What pages show besides pictures: tables of results, commands with their output, and the
-package's own structure.
+"""Contents of pages besides pictures: tables of results, commands with their output, and the layers
+of the two packages.
 """
 
 from __future__ import annotations
@@ -8,19 +8,21 @@ import ast
 import json
 import os
 import shlex
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 from unittest import mock
 
+import diffurn
 from diffurn_studies.harness.tables import Table, text
 
 ROOT = Path(__file__).parents[1]
-PACKAGE = ROOT / "src" / "diffurn"
 
 
 @dataclass(frozen=True)
 class Markdown:
-    """Text that a page takes as its own."""
+    """Text that a page shows as Markdown."""
 
     text: str
 
@@ -35,9 +37,7 @@ def results(folder: str) -> dict[str, Table]:
 
 
 def with_rows(table: Table, **values: str) -> Table:
-    """Only the rows that have these values in the columns of these names; the columns are left
-    out.
-    """
+    """The rows with these values in the columns of these names, without these columns."""
     kept = [place for place, name in enumerate(table.columns) if name not in values]
     chosen = [
         row
@@ -52,7 +52,7 @@ def with_rows(table: Table, **values: str) -> Table:
 
 
 def as_markdown(table: Table) -> Markdown:
-    """A table of the experiments as the page shows it."""
+    """A table of a study as the page shows it."""
     sides = ["--:" if table.is_numeric(column) else ":--" for column in range(len(table.columns))]
     lines = [table.columns, sides, *([text(cell) for cell in row] for row in table.rows)]
     rows = [
@@ -63,7 +63,7 @@ def as_markdown(table: Table) -> Markdown:
 
 
 def shell(command: str, folder: Path | str = ".") -> None:
-    """Runs `diffurn ...` in a folder and prints the command with what it says."""
+    """Runs `diffurn ...` in a folder, and prints the command and its output."""
     from typer.testing import CliRunner
 
     from diffurn.cli import app
@@ -71,9 +71,8 @@ def shell(command: str, folder: Path | str = ".") -> None:
     before = Path.cwd()
     os.chdir(folder)
     try:
-        with mock.patch(
-            "rich.console._is_jupyter", return_value=False
-        ):  # as in a terminal, not as in a notebook
+        # Rich prints as in a terminal, not as in a notebook.
+        with mock.patch("rich.console._is_jupyter", return_value=False):
             outcome = CliRunner().invoke(
                 app, shlex.split(command)[1:], env={"COLUMNS": "88", "FORCE_COLOR": None}
             )
@@ -84,59 +83,126 @@ def shell(command: str, folder: Path | str = ".") -> None:
         raise RuntimeError(f"{command} ended with {outcome.exit_code}")
 
 
-# How the layers of the package are called here, the uppermost first; each is a folder, but for the
-# distributions.
-LAYERS = {
-    "cli": "commands: options in, tables and JSON out",
-    "explore": "the interactive page: numbers, pictures, server",
-    "experiments": "the paper's studies and the bench: config, run, table, figure",
-    "models": "what the studies train, as stacks of models",
-    "data": "count tables and pictures",
-    "inference": "ω from counts",
-    "distributions": "Fisher's and Wallenius' urns for torch.distributions",
-    "estimators": "gradients through a draw",
-    "exact": "the mathematics, pure functions of tensors",
+class Layer(NamedTuple):
+    """A row of the picture: some modules with a common purpose, above all that they import."""
+
+    name: str
+    purpose: str
+    modules: list[str]
+
+
+class Import(NamedTuple):
+    """An import of a module by its full name, and whether it happens inside a function."""
+
+    name: str
+    is_late: bool
+
+
+# The layers, the uppermost first, with the modules that belong to each: prefixes of full names, of
+# which the longest counts.
+LIBRARY = {
+    "cli": ("the commands: options in, tables and JSON out", ["diffurn.cli", "diffurn._install"]),
+    "explore": ("the interactive demo: numbers, figures, server", ["diffurn.explore"]),
+    "inference": ("weights ω from counts: fits and tests", ["diffurn.inference"]),
+    "data": ("count tables", ["diffurn.data"]),
+    "distributions": (
+        "check arguments, and ask _dispatch for a law",
+        ["diffurn"],
+    ),
+    "estimators": ("gradients through a draw, from any law", ["diffurn.estimators"]),
+    "_wallenius": ("the laws of Wallenius' distribution", ["diffurn._wallenius"]),
+    "_kernels": ("Triton kernels that replace single functions", ["diffurn._kernels"]),
+    "_fisher": ("the laws of Fisher's distribution", ["diffurn._fisher"]),
+    "_law": (
+        "the methods of a law, and group sizes known on the CPU",
+        ["diffurn._law", "diffurn._composition"],
+    ),
+    "_numerics": (
+        "binomials, derivatives, batches, tracing; the registry of kernels",
+        ["diffurn._numerics", "diffurn._kernels.dispatch"],
+    ),
 }
+STUDIES = {
+    "cli": ("diffurn reproduce and diffurn report", ["diffurn_studies.cli"]),
+    "studies": ("one package for each study of the paper", ["diffurn_studies"]),
+    "stacked": ("many models trained as one", ["diffurn_studies.stacked"]),
+    "harness": ("runs units, resumes them, makes tables and reports", ["diffurn_studies.harness"]),
+    "diffurn": ("the library", ["diffurn"]),
+}
+Layers = Mapping[str, tuple[str, list[str]]]
 
 
-def architecture() -> tuple[list[tuple[str, str, list[str]]], list[tuple[str, str]]]:
-    """The layers with their modules, and which layer imports which: read from the sources, with an
-    `ast`.
+def architecture(
+    layers: Layers = LIBRARY, folder: Path = ROOT / "src" / "diffurn"
+) -> tuple[list[Layer], list[tuple[str, str]]]:
+    """The layers with their modules, and the pairs of layers of which one imports the other, read
+    from the sources of a package.
+
+    Kernels are imported on the first call on a GPU. Such late imports of them are left out.
     """
-    modules: dict[str, list[str]] = {name: [] for name in LAYERS}
-    imports: set[tuple[str, str]] = set()
-    for path in sorted(PACKAGE.rglob("*.py")):
-        parts = path.relative_to(PACKAGE).with_suffix("").parts
-        if parts[0] in ("__init__", "__main__"):
+    modules: dict[str, list[str]] = {name: [] for name in layers}
+    arrows: set[tuple[str, str]] = set()
+    for path in sorted(folder.rglob("*.py")):
+        module = module_name(path, folder)
+        if path.stem in ("__init__", "__main__") and path.parent == folder:
             continue
-        layer = _layer(parts[0])
-        if parts[-1] != "__init__":
-            modules[layer].append(".".join(parts[1:] or parts))
-        imports |= {(layer, target) for target in map(_layer, _imported(path)) if target != layer}
-    return [(name, purpose, modules[name]) for name, purpose in LAYERS.items()], sorted(imports)
+        source = layer_of(module, layers)
+        if path.stem != "__init__":
+            modules[source].append(module.partition(".")[2])
+        for each in imports_of(path, folder):
+            target = layer_of(each.name, layers)
+            if target not in (None, source) and not (each.is_late and target == "_kernels"):
+                arrows.add((source, target))
+    rows = [Layer(name, purpose, modules[name]) for name, (purpose, _) in layers.items()]
+    return rows, sorted(arrows)
 
 
-def _layer(name: str) -> str:
-    return name if name in LAYERS else "distributions"
+def module_name(path: Path, folder: Path) -> str:
+    """The full name of a module, such as diffurn.cli.fit; a package has the name of its folder."""
+    parts = path.relative_to(folder.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
-def _imported(path: Path) -> set[str]:
-    """First parts of what a module imports from the package; public names stand for the layer that
-    defines them.
+def layer_of(module: str, layers: Layers) -> str | None:
+    """The layer with the longest prefix of a module's name; None for other packages."""
+    matches = [
+        (len(prefix), name)
+        for name, (_, prefixes) in layers.items()
+        for prefix in prefixes
+        if f"{module}.".startswith(f"{prefix}.")
+    ]
+    return max(matches)[1] if matches else None
+
+
+def imports_of(path: Path, folder: Path) -> Iterator[Import]:
+    """All imports in a file, except those for type checkers alone. A public name of diffurn counts
+    as an import of the module that defines it.
     """
-    found = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-        if isinstance(node, ast.ImportFrom) and node.module == "diffurn":
-            found |= {_home(alias.name) for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("diffurn."):
-            found.add(node.module.split(".")[1])
-    return {name for name in found if name}
+    yield from _imports(ast.parse(path.read_text(encoding="utf-8")), path, folder, False)
 
 
-def _home(name: str) -> str:
-    import diffurn
+def _imports(node: ast.AST, path: Path, folder: Path, is_late: bool) -> Iterator[Import]:
+    for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING":
+            continue
+        if isinstance(child, ast.Import):
+            yield from (Import(alias.name, is_late) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom):
+            base = _absolute(child, path, folder)
+            yield from (Import(_home(base, alias.name), is_late) for alias in child.names)
+        else:
+            inside = isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef)
+            yield from _imports(child, path, folder, is_late or inside)
 
-    if (PACKAGE / name).is_dir() or (PACKAGE / f"{name}.py").exists():
-        return name
-    module = getattr(getattr(diffurn, name), "__module__", "")
-    return module.split(".")[1] if module.startswith("diffurn.") else ""
+
+def _absolute(node: ast.ImportFrom, path: Path, folder: Path) -> str:
+    """The module that names are imported from, also where it is given relative to the file."""
+    if not node.level:
+        return node.module or ""
+    package = path.relative_to(folder.parent).parent.parts
+    above = package[: len(package) - node.level + 1]
+    return ".".join([*above, *([node.module] if node.module else [])])
+
+
+def _home(base: str, name: str) -> str:
+    return f"{diffurn._HOMES.get(name, base) if base == 'diffurn' else base}.{name}"

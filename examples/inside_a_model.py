@@ -1,11 +1,10 @@
-"""An urn inside a model: a network looks at features and says how important each group is; only a
-price of the drawn counts is seen.
+"""An urn inside a model: a network predicts the importance of groups from features, and learns from
+the prices of the drawn counts alone.
 
-Each example is a basket of 40 items drawn from shelves of 30, 20, 25 and 15. A shopper's features
-decide how important each shelf is, in a way unknown to us; what we see of a basket is one number,
-its price. The network has to find the importances from prices alone, so gradients must flow from
-the price through the whole-numbered draw into the log-weights. Run it with ``--estimator gumbel``
-to train through Gumbel-Softmax draws instead.
+Each example is a basket of 40 items drawn from shelves of 30, 20, 25 and 15. The features of a
+shopper determine the importance of each shelf, in an unknown way. Only the price of the basket is
+observed. So gradients must flow from the price through the whole-numbered draw into the
+log-weights. With ``--estimator gumbel`` they flow through Gumbel-Softmax draws.
 """
 
 from typing import Annotated
@@ -24,7 +23,7 @@ FEATURES = 3
 
 
 class Shopper(nn.Module):
-    """Features to the urn of a basket: amortised log-weights, one urn an example."""
+    """Maps features to the urn of a basket: amortised log-weights, one urn per example."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,15 +38,15 @@ class Shopper(nn.Module):
 
 
 def true_baskets(features: Tensor) -> FisherHypergeometric:
-    """What the network does not know: each feature makes one shelf more important."""
+    """The truth, unknown to the network: each feature makes one shelf more important."""
     return FisherHypergeometric(SHELVES, BASKET, log_weights=nn.functional.pad(features, (0, 1)))
 
 
 def train(
     shopper: Shopper, steps: int, batch: int = 256, annealing: ExponentialAnnealing | None = None
 ) -> None:
-    """A plain training loop; with `annealing` through Gumbel-Softmax draws, otherwise through exact
-    ones.
+    """Trains through Gumbel-Softmax draws if `annealing` is given, and through exact draws
+    otherwise.
     """
     optimizer = torch.optim.Adam(shopper.parameters(), lr=3e-3)
     for step in range(steps):

@@ -1,11 +1,10 @@
-"""An urn inside a Lightning module: how important is each group, if only the price of what was
-drawn is seen?
+"""An urn inside a Lightning module, which learns the importance of groups from prices alone.
 
 Each example is a basket of 40 items from shelves of 30, 20, 25 and 15. The importance of the
-shelves is the same for all baskets and not known; what is seen of a basket is its price. The module
-draws baskets of its own and compares prices: gradients flow from the price through the
-whole-numbered draw into the importances. Needs Lightning: ``pip install pytorch-lightning`` (or
-``lightning``).
+shelves is unknown, and the same for all baskets. Only the prices of a basket are observed. The
+module draws baskets of its own and compares their prices with the observed ones: gradients flow
+from the prices through the whole-numbered draw into the importances. It needs Lightning: ``pip
+install pytorch-lightning`` (or ``lightning``).
 """
 
 import logging
@@ -23,7 +22,7 @@ BASKET = 40
 PRICES = torch.tensor(
     [[1.0, 2.0, 5.0, 10.0], [3.0, 1.0, 0.0, 2.0], [0.0, 4.0, 1.0, 1.0]]
 )  # in three currencies
-IMPORTANCE = torch.tensor([1.0, 3.0, 0.5, 2.0])  # what the module does not know
+IMPORTANCE = torch.tensor([1.0, 3.0, 0.5, 2.0])  # unknown to the module
 
 
 class Baskets(LightningModule):

@@ -1,10 +1,10 @@
-"""An urn in a Pyro model and in its guide: what was in the baskets, if only their prices are known?
+"""An urn in a Pyro model and in its guide, which infers the contents of baskets from their prices.
 
-A basket holds 7 items from shelves of 6, 5 and 4; its price was noted with some error. The model
-draws the basket from an urn of known importances; the guide has an urn of its own for every basket,
-whose importances are learned by stochastic variational inference. The baskets are small enough to
-list all that could be in them, so the bound that is maximised can be compared with the true
-log-evidence. Needs Pyro: ``pip install pyro-ppl``.
+A basket holds 7 items from shelves of 6, 5 and 4, and its price was noted with some error. The
+model draws the basket from an urn of known importances. The guide has an urn of its own for every
+basket, and stochastic variational inference learns its importances. The possible contents of a
+basket can be listed, so the bound can be compared with the true log-evidence. It needs Pyro: ``pip
+install pyro-ppl``.
 """
 
 import pyro
@@ -21,15 +21,13 @@ SHELVES, BASKET, PRICES, ERROR = [6, 5, 4], 7, torch.tensor([1.0, 5.0, 10.0]), 3
 
 
 class FisherHypergeometric(diffurn.FisherHypergeometric, TorchDistributionMixin):
-    """Fisher's urn with what Pyro adds to torch's distributions."""
+    """Fisher's urn with the methods that Pyro adds to torch's distributions."""
 
 
 class WalleniusHypergeometric(diffurn.WalleniusHypergeometric, TorchDistributionMixin):
-    """Wallenius' urn likewise. Its log_prob has no gradient in the counts, so Pyro has to use the
-    score function.
+    """Wallenius' urn with the same methods. Give it no estimator in a guide: its log_prob has no
+    gradient in the counts, so Pyro has to use the score function.
     """
-
-    has_rsample = False
 
 
 def model(prices: Tensor) -> None:
@@ -44,9 +42,8 @@ def guide(prices: Tensor) -> None:
     log_weights = pyro.param("log_weights", torch.zeros(len(prices), 3))
     urns = FisherHypergeometric(SHELVES, BASKET, log_weights=log_weights)
     with pyro.plate("baskets", len(prices)):
-        pyro.sample(
-            "counts", urns.has_rsample_(False)
-        )  # by the score function: noisier than through the draw, but without bias
+        # Without an estimator, Pyro uses the score function, which has no bias.
+        pyro.sample("counts", urns)
 
 
 def train(prices: Tensor, steps: int = 300, particles: int = 50) -> Tensor:

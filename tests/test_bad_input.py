@@ -371,7 +371,7 @@ def test_values_are_not_checked_when_torch_checks_nothing(device: torch.device) 
     assert build(device).log_prob(torch.tensor([1.0, 1.0, 1.0], device=device)).item() == -INFINITY
 
 
-def test_values_are_checked_or_not_as_the_urn_was_built_also_after_expanding(
+def test_expanding_keeps_the_choice_to_check_values_or_not(
     device: torch.device,
 ) -> None:
     value = torch.tensor([1.0, 1.0, 1.0], device=device)

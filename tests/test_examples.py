@@ -1,4 +1,4 @@
-"""The examples run and find what is known of their data."""
+"""The examples run, and find the parameters that their data were made with."""
 
 import runpy
 from pathlib import Path

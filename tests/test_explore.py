@@ -1,9 +1,10 @@
-"""The interactive page without a browser: its numbers against brute force, its sentences, its
+"""The interactive demo without a browser: its numbers against brute force, its sentences, its
 server.
 """
 
 from __future__ import annotations
 
+import importlib
 import math
 import signal
 import socket
@@ -11,6 +12,8 @@ import subprocess
 import sys
 from collections import defaultdict
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -22,7 +25,7 @@ from diffurn.explore import numbers, server
 from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS
 from diffurn.explore.numbers import Question, Setting
 from support.oracles import outcomes
-from support.processes import interruptible
+from support.processes import Ended, diffurn_without, interruptible
 
 Counts = tuple[int, ...]
 Brute = dict[Counts, float]
@@ -93,7 +96,9 @@ def gradient_by_differences(
         weights = tuple(w * math.exp(by) if i == j else w for i, w in enumerate(setting.weights))
         return sum(
             mass * f(x)
-            for x, mass in BY_HAND[setting.law](setting.group_sizes, setting.draws, weights).items()
+            for x, mass in BY_HAND[setting.model](
+                setting.group_sizes, setting.draws, weights
+            ).items()
         )
 
     return [
@@ -102,13 +107,13 @@ def gradient_by_differences(
     ]
 
 
-@pytest.fixture(params=[(law, *urn) for law in BY_HAND for urn in URNS], ids=str)
+@pytest.fixture(params=[(model, *urn) for model in BY_HAND for urn in URNS], ids=str)
 def setting(request: pytest.FixtureRequest) -> Setting:
     return Setting(*request.param)
 
 
 def by_hand(setting: Setting) -> Brute:
-    return BY_HAND[setting.law](setting.group_sizes, setting.draws, setting.weights)
+    return BY_HAND[setting.model](setting.group_sizes, setting.draws, setting.weights)
 
 
 def marginal_by_hand(law: Brute, group: int, count: int) -> float:
@@ -116,7 +121,7 @@ def marginal_by_hand(law: Brute, group: int, count: int) -> float:
 
 
 def test_marginals_means_and_deviations_are_those_of_brute_force(setting: Setting) -> None:
-    law, expected = numbers.law_of(setting), by_hand(setting)
+    law, expected = numbers.distribution_of(setting), by_hand(setting)
     found = numbers.marginals(law.outcomes, law.probabilities, setting.largest)
     for j in range(len(setting.group_sizes)):
         for count in range(setting.largest + 1):
@@ -140,7 +145,7 @@ def test_exact_gradients_are_those_of_brute_force(setting: Setting, function: st
         THRESHOLD: lambda x: float(x[1] >= 2),
         DIVERSITY: lambda x: 1 - sum((k / setting.draws) ** 2 for k in x),
     }
-    found = numbers.gradient(setting, question, temperature=0.5, number=20, seed=0)
+    found = numbers.gradient(setting, question, temperature=0.5, num_samples=20, seed=0)
     assert found.value == pytest.approx(
         sum(mass * functions[function](x) for x, mass in by_hand(setting).items()), abs=1e-11
     )
@@ -157,7 +162,7 @@ def test_the_merged_law_and_its_distance_are_those_of_brute_force(
     urn: tuple[Counts, int, tuple[float, ...]],
 ) -> None:
     setting = Setting(FISHER, *urn)
-    law, merged = numbers.law_of(setting), numbers.merged_probabilities(setting)
+    law, merged = numbers.distribution_of(setting), numbers.merged_probabilities(setting)
     exact_by_hand, merged_law = fisher_by_hand(*urn), merged_by_hand(*urn)
     assert merged.tolist() == pytest.approx(
         [merged_law[tuple(map(int, x))] for x in law.outcomes.tolist()], abs=1e-12
@@ -209,7 +214,7 @@ def test_a_seed_gives_the_same_draws_again_and_leaves_torchs_own_alone() -> None
 @pytest.mark.parametrize("function", [COUNT, THRESHOLD])
 def test_the_covariance_is_exact_where_it_should_be(function: str) -> None:
     found = numbers.gradient(
-        Setting(FISHER, *URNS[0]), Question(function, 1, 3), temperature=0.5, number=50, seed=0
+        Setting(FISHER, *URNS[0]), Question(function, 1, 3), temperature=0.5, num_samples=50, seed=0
     )
     assert found.estimates["CovarianceST"].bias < 1e-10
     assert found.estimates["CovarianceST"].spread < 1e-10
@@ -218,7 +223,11 @@ def test_the_covariance_is_exact_where_it_should_be(function: str) -> None:
 
 def test_a_threshold_beyond_the_group_has_no_gradient() -> None:
     found = numbers.gradient(
-        Setting(FISHER, *URNS[0]), Question(THRESHOLD, 0, 4), temperature=0.5, number=20, seed=0
+        Setting(FISHER, *URNS[0]),
+        Question(THRESHOLD, 0, 4),
+        temperature=0.5,
+        num_samples=20,
+        seed=0,
     )
     assert found.value == 0
     assert found.exact.abs().max() == 0
@@ -227,9 +236,9 @@ def test_a_threshold_beyond_the_group_has_no_gradient() -> None:
 
 def test_wallenius_estimates_are_those_of_rsample() -> None:
     setting, question = Setting(WALLENIUS, *URNS[0]), Question(SQUARE, 1)
-    estimates = numbers.one_draw_gradients(setting, question, temperature=1.0, number=4, seed=5)[
-        "rsample"
-    ]
+    estimates = numbers.one_sample_gradients(
+        setting, question, temperature=1.0, num_samples=4, seed=5
+    )["rsample"]
     log_weights = setting.log_weights.requires_grad_()
     torch.manual_seed(5)
     values = (
@@ -276,23 +285,24 @@ def test_weights_are_given_as_powers_of_two() -> None:
 # The command.
 
 
-def test_without_its_packages_the_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(sys.modules, "gradio", None)
-    result = CliRunner().invoke(app, ["explore"])
-    assert result.exit_code == 2
-    assert result.stderr == "diffurn: the page needs gradio: pip install 'diffurn[explore]'\n"
+def needs_gradio() -> None:
+    reason = "the page needs gradio: pip install 'diffurn[explore]'"
+    pytest.importorskip("gradio", reason=reason, exc_type=ImportError)
 
 
-def test_a_port_that_is_taken_is_refused_with_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "gradio", sys)  # whichever: the port comes first
+def test_without_its_packages_the_command_says_what_to_install(tmp_path: Path) -> None:
+    ended = diffurn_without(["gradio"], tmp_path, "explore")
+    assert ended == Ended(2, "", "diffurn: the page needs gradio: pip install 'diffurn[explore]'\n")
+
+
+def test_a_port_that_is_taken_is_refused_with_what_to_do() -> None:
+    needs_gradio()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         result = CliRunner().invoke(
             app, ["explore", "--no-open", "--port", str(taken.getsockname()[1])]
         )
     assert result.exit_code == 2
-    assert "--port 0 for any that is free" in result.stderr
+    assert "choose another port, or 0 for any free one" in result.stderr
 
 
 def test_only_this_machine_is_listened_to() -> None:
@@ -302,16 +312,18 @@ def test_only_this_machine_is_listened_to() -> None:
 
 # The page, as far as it goes without a browser.
 
+
+def the_page() -> Any:
+    needs_gradio()
+    return importlib.import_module("diffurn.explore.page")
+
+
 START = (FISHER, 3, 5, 3, 5, 4, 4, 4, 0.0, 1.0, -1.0, 2.0, -2.0)
 
 
 def test_the_page_shows_a_panel_for_each_group_and_a_table() -> None:
-    page = pytest.importorskip(
-        "diffurn.explore.page",
-        reason="the page needs gradio: pip install 'diffurn[explore]'",
-        exc_type=ImportError,
-    )
-    refusal, panels, merged = page.show_law(*START, 1000, 0)
+    page = the_page()
+    refusal, panels, merged = page.show_distribution(*START, 1000, 0)
     assert refusal["visible"] is False
     assert panels.count("<img") == 3
     assert "all at once" in merged
@@ -321,29 +333,22 @@ def test_the_page_shows_a_panel_for_each_group_and_a_table() -> None:
 
 
 def test_the_page_answers_an_impossible_urn_with_a_sentence() -> None:
-    page = pytest.importorskip(
-        "diffurn.explore.page",
-        reason="the page needs gradio: pip install 'diffurn[explore]'",
-        exc_type=ImportError,
-    )
+    page = the_page()
     impossible = (START[0], START[1], 50, *START[3:])
-    refusal, panels, merged = page.show_law(*impossible, 1000, 0)
+    refusal, panels, merged = page.show_distribution(*impossible, 1000, 0)
     assert "50 balls cannot be drawn from an urn of 12" in refusal["value"]
     assert (panels, merged, page.show_gradient(*impossible, "count", 2, 3, 0.5, 0)) == ("", "", "")
     assert "τ must be a number from 0.05 to 2." in page.show_gradient(
         *START, "count", 2, 3, None, 0
     )
     assert (
-        "The seed must be a whole number from 0 to" in page.show_law(*START, 1000, -1)[0]["value"]
+        "The seed must be a whole number from 0 to"
+        in page.show_distribution(*START, 1000, -1)[0]["value"]
     )
 
 
 def test_an_interrupt_ends_the_server_cleanly() -> None:
-    pytest.importorskip(
-        "gradio",
-        reason="the page needs gradio: pip install 'diffurn[explore]'",
-        exc_type=ImportError,
-    )
+    needs_gradio()
     command = [sys.executable, "-u", "-m", "diffurn", "explore", "--no-open", "--port", "0"]
     with interruptible(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -136,7 +136,7 @@ def test_wallenius_law_can_be_chosen(page: Any) -> None:
     before = pictures(page)
     page.get_by_label("Wallenius", exact=True).check()
     wait_until_all_differ(page, before)
-    assert "sends gradients back by" in page.locator(".chart").inner_text()
+    assert "multiplies gradients by" in page.locator(".chart").inner_text()
 
 
 def test_an_impossible_urn_gets_a_sentence_and_comes_back(page: Any) -> None:

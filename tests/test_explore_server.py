@@ -27,13 +27,13 @@ pytest.importorskip(
 
 QUEUE = "/gradio_api/queue/join"
 URN = {
-    "law": "Fisher",
+    "model": "Fisher",
     "groups": 3,
     "draws": 5,
     **dict(zip("abcde", (3, 5, 4, 4, 4), strict=True)),
     **dict.fromkeys("vwxyz", 0.0),
 }
-LAW = {**URN, "number": 1000, "seed": 0}
+DISTRIBUTION = {**URN, "num_samples": 1000, "seed": 0}
 GRADIENT = {**URN, "function": "count", "group": 2, "threshold": 3, "temperature": 0.5, "seed": 0}
 
 
@@ -118,9 +118,9 @@ def test_the_page_is_served_under_both_names_of_this_machine(server: Server) -> 
 
 
 def test_proper_values_are_answered_with_pictures_and_tables(server: Server) -> None:
-    shown = server.change("show_law", LAW)
+    shown = server.change("show_distribution", DISTRIBUTION)
     assert shown.count("<img") == 3
-    assert "share of 1,000 draws" in shown
+    assert "share of 1,000 samples" in shown
     assert "refusal" not in shown
     assert server.change("show_gradient", GRADIENT).count("<img") == 1
 
@@ -133,7 +133,7 @@ RANGES = {
     "draws": "The number of balls drawn must be a whole number from 1 to 60.",
     "b": "The size of group 2 must be a whole number from 0 to 20.",
     "seed": "The seed must be a whole number from 0 to 2,147,483,648.",
-    "number": "The number of draws to compare with must be 100, 1,000 or 10,000.",
+    "num_samples": "The number of samples to compare with must be 100, 1,000 or 10,000.",
 }
 
 
@@ -142,27 +142,29 @@ RANGES = {
 def test_values_of_the_urn_out_of_range_get_a_sentence(
     server: Server, field: str, value: Any
 ) -> None:
-    shown = server.change("show_law", {**LAW, field: value})
+    shown = server.change("show_distribution", {**DISTRIBUTION, field: value})
     assert RANGES[field] in shown
     assert "<img" not in shown
 
 
-def test_a_billion_draws_get_a_sentence(server: Server) -> None:
+def test_a_billion_samples_get_a_sentence(server: Server) -> None:
     """They would take 23 GB of memory."""
-    assert RANGES["number"] in server.change("show_law", {**LAW, "number": 10**9})
+    assert RANGES["num_samples"] in server.change(
+        "show_distribution", {**DISTRIBUTION, "num_samples": 10**9}
+    )
 
 
 @pytest.mark.parametrize("value", [-5.1, 10**9, math.nan, "1", None], ids=str)
 def test_weights_out_of_range_get_a_sentence(server: Server, value: Any) -> None:
     assert "log₂ ω of group 1 must be a number from -5 to 5." in server.change(
-        "show_law", {**LAW, "v": value}
+        "show_distribution", {**DISTRIBUTION, "v": value}
     )
 
 
 @pytest.mark.parametrize("value", ["Poisson", "", 3, None])
-def test_an_unknown_law_gets_a_sentence(server: Server, value: Any) -> None:
-    assert "The law must be Fisher or Wallenius." in server.change(
-        "show_law", {**LAW, "law": value}
+def test_an_unknown_model_gets_a_sentence(server: Server, value: Any) -> None:
+    assert "The model must be Fisher or Wallenius." in server.change(
+        "show_distribution", {**DISTRIBUTION, "model": value}
     )
 
 

@@ -1,15 +1,16 @@
-"""What a stranger meets first: an import that is quick and brings torch alone, and sentences where
-something is missing.
+"""The first minutes with diffurn: an import that brings torch alone and only when it is used, help
+that comes at once, and a sentence for everything that is missing.
 """
 
 from __future__ import annotations
 
 import os
-import re
+import pickle
 import signal
 import subprocess
 import sys
 import time
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
@@ -17,47 +18,76 @@ import torch
 from typer.testing import CliRunner
 
 import diffurn
-from benchmarks import gradients
-from diffurn.__main__ import main
-from diffurn.cli import app
-from diffurn_studies.harness import engines
-from diffurn_studies.harness.machine import usable_device
-from support.processes import interruptible
+from diffurn.cli import app, build
+from support.processes import Ended, diffurn_without, interruptible
 
 runner = CliRunner()
+STUDIES = "pip install diffurn-studies, or pip install ./studies in a clone of diffurn"
 
 
-@pytest.fixture
-def without(monkeypatch: pytest.MonkeyPatch) -> None:
-    """An installation without the extras."""
-    for name in [
-        name
-        for name in sys.modules
-        if name.partition(".")[0] in ("typer", "rich") or name.startswith("diffurn.cli")
-    ]:
-        monkeypatch.delitem(sys.modules, name)
-    for name in ("typer", "rich"):
-        monkeypatch.setitem(sys.modules, name, None)
-
-
-@pytest.fixture
-def no_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-
-
-def test_import_brings_nothing_but_the_package_and_the_standard_library() -> None:
-    code = (
-        "import sys, torch; before = set(sys.modules); import diffurn; "
-        "print(*sorted(set(sys.modules) - before))"
+def loaded_by(code: str, *options: str) -> set[str]:
+    """The modules that Python has loaded after it has run the code."""
+    report = "; import sys; print('\\n' + ' '.join(sys.modules))"
+    done = subprocess.run(
+        [sys.executable, *options, "-c", code + report], capture_output=True, text=True, check=True
     )
-    loaded = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True
-    ).stdout.split()
-    assert "diffurn.fisher" in loaded
-    assert {name.partition(".")[0] for name in loaded} - sys.stdlib_module_names == {"diffurn"}
-    assert not [
-        name for name in loaded if re.match(r"diffurn\.(cli|experiments|explore|models|data)", name)
-    ]
+    return set(done.stdout.splitlines()[-1].split())
+
+
+# The import.
+
+
+def test_the_import_alone_does_not_load_torch() -> None:
+    loaded = loaded_by("import diffurn; diffurn.__version__; dir(diffurn)")
+    assert "diffurn" in loaded
+    assert {"torch", "diffurn.fisher"} & loaded == set()
+
+
+def test_all_public_names_bring_torch_and_nothing_else() -> None:
+    before = loaded_by("import torch")
+    after = loaded_by("import torch; from diffurn import *")
+    assert {"diffurn.fisher", "diffurn.inference"} <= after
+    brought = {name.partition(".")[0] for name in after - before} - sys.stdlib_module_names
+    assert brought == {"diffurn"}
+    assert not [name for name in after if name.startswith(("diffurn.cli", "diffurn.explore"))]
+
+
+def test_every_public_name_is_listed_and_found() -> None:
+    assert set(diffurn.__all__) <= set(dir(diffurn))
+    for name in diffurn.__all__:
+        assert getattr(diffurn, name) is not None
+    assert diffurn.inference.fit is diffurn.fit
+    assert diffurn.data.example_counts("titanic").groups[-1] == "Crew"
+
+
+def test_a_misspelt_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="module 'diffurn' has no attribute 'FischerUrn'"):
+        diffurn.FischerUrn  # noqa: B018
+    with pytest.raises(ImportError, match="cannot import name 'FischerUrn'"):
+        exec("from diffurn import FischerUrn")
+
+
+def test_an_urn_survives_pickling_into_a_process_that_never_imported_it() -> None:
+    urn = diffurn.FisherHypergeometric([3, 5, 4], 5, weights=torch.tensor([1.0, 2.0, 0.5]))
+    code = f"import pickle; print(pickle.loads({pickle.dumps(urn)!r}).mean.tolist())"
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == f"{urn.mean.tolist()}\n"
+
+
+def test_the_divergence_of_two_urns_is_registered_with_them() -> None:
+    code = (
+        "import diffurn, torch; urn = diffurn.FisherHypergeometric([3, 5], 4, weights=[1.0, 2.0]); "
+        "print(float(torch.distributions.kl_divergence(urn, urn)))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", code], capture_output=True, text=True, check=True
+    )
+    assert abs(float(done.stdout)) < 1e-6
+
+
+# The command.
 
 
 def test_version_is_printed() -> None:
@@ -65,56 +95,85 @@ def test_version_is_printed() -> None:
     assert (result.exit_code, result.output) == (0, f"diffurn {diffurn.__version__}\n")
 
 
-@pytest.mark.usefixtures("without")
-def test_without_extras_a_command_says_what_to_install(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(sys, "argv", ["diffurn", "fit", "counts.csv"])
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert capsys.readouterr() == (
-        "",
-        "diffurn: this command needs typer: pip install 'diffurn[experiments]'\n",
+@pytest.mark.parametrize(
+    "command", ["--version", "--help", "fit --help", "sample --help", "explore --help"]
+)
+def test_help_comes_without_loading_torch(command: str) -> None:
+    code = (
+        f"import sys; sys.argv = ['diffurn', *{command.split()}]\n"
+        "from diffurn.__main__ import main\n"
+        "try:\n    main()\nexcept SystemExit as ended:\n    assert not ended.code\n"
+        "import sys"
     )
+    loaded = loaded_by(code)
+    assert "diffurn" in loaded
+    assert "torch" not in loaded
 
 
-@pytest.mark.usefixtures("without")
-def test_without_extras_the_page_names_its_own(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_extras_a_command_says_what_to_install(tmp_path: Path) -> None:
+    ended = diffurn_without(["typer", "rich"], tmp_path, "fit", "counts.csv")
+    assert ended == Ended(2, "", "diffurn: this command needs typer: pip install 'diffurn[cli]'\n")
+
+
+@pytest.mark.parametrize(
+    ("command", "sentence"),
+    [("explore", "pip install 'diffurn[explore]'"), ("reproduce", STUDIES), ("report", STUDIES)],
+)
+def test_without_extras_a_command_names_its_own(
+    command: str, sentence: str, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["diffurn", "explore"])
-    with pytest.raises(SystemExit):
-        main()
-    assert "pip install 'diffurn[explore]'" in capsys.readouterr().err
+    ended = diffurn_without(["typer", "rich"], tmp_path, command)
+    assert ended == Ended(2, "", f"diffurn: this command needs typer: {sentence}\n")
 
 
-@pytest.mark.usefixtures("without")
-def test_without_extras_the_version_is_printed(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def test_without_extras_the_version_is_printed(tmp_path: Path) -> None:
+    ended = diffurn_without(["typer", "rich"], tmp_path, "--version")
+    assert ended == Ended(0, f"diffurn {diffurn.__version__}\n", "")
+
+
+# Commands of other packages.
+
+
+@pytest.mark.parametrize("arguments", [[], ["--help"], ["ks", "--quick", "--seeds", "3"]])
+@pytest.mark.parametrize("name", ["reproduce", "report"])
+def test_without_the_studies_their_commands_say_how_to_install_them(
+    name: str, arguments: list[str]
 ) -> None:
-    monkeypatch.setattr(sys, "argv", ["diffurn", "--version"])
-    main()
-    assert capsys.readouterr().out == f"diffurn {diffurn.__version__}\n"
+    result = runner.invoke(build([]), [name, *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"diffurn: {name} needs the paper's studies: {STUDIES}\n"
 
 
-def test_a_package_that_a_command_needs_later_is_named(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+BROKEN = {
+    "module": ("no_such_module:reproduce", "ModuleNotFoundError: No module named 'no_such_module'"),
+    "attribute": ("json:no_such_function", "AttributeError: module 'json' has no attribute"),
+}
+
+
+@pytest.mark.parametrize("case", BROKEN)
+@pytest.mark.parametrize("arguments", [[], ["--help"]])
+def test_a_broken_command_of_another_package_gets_a_sentence(
+    case: str, arguments: list[str]
 ) -> None:
-    monkeypatch.setitem(sys.modules, "jinja2", None)
-    (tmp_path / "options.json").write_text(
-        '{"format": 1, "experiment": "ks", "options": {}, "units": []}', encoding="utf-8"
-    )
-    monkeypatch.setattr(
-        sys, "argv", ["diffurn", "report", str(tmp_path), "--out", str(tmp_path / "page.html")]
-    )
-    with pytest.raises(SystemExit) as ended:
-        main()
-    assert ended.value.code == 2
-    assert (
-        "this command needs jinja2: pip install 'diffurn[experiments]'" in capsys.readouterr().err
-    )
+    place, problem = BROKEN[case]
+    broken = build([EntryPoint("reproduce", place, "diffurn.commands")])
+    result = runner.invoke(broken, ["reproduce", *arguments])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr.startswith(f"diffurn: reproduce cannot be loaded from {place} ({problem}")
+    assert result.stderr.endswith("; install the package that provides it again\n")
+    assert runner.invoke(broken, ["sample", "--help"]).exit_code == 0
 
+
+def test_help_lists_all_commands_also_those_that_are_missing() -> None:
+    added = EntryPoint("another", "diffurn.cli.explore:command", "diffurn.commands")
+    broken = EntryPoint("broken", "no_such_module:f", "diffurn.commands")
+    result = runner.invoke(build([added, broken]), ["--help"])
+    assert result.exit_code == 0
+    for name in ("fit", "sample", "explore", "reproduce", "report", "another", "broken"):
+        assert f" {name} " in result.output
+
+
+# Ctrl-C.
 
 STARTS = {
     # how the command is started: as a module, and by the script that installers write
@@ -128,12 +187,12 @@ STARTS = {
 def test_ctrl_c_ends_a_command_quietly_at_any_moment(
     start: str, seconds: float, tmp_path: Path
 ) -> None:
-    # says when torch begins to load: before that, it is Python that starts
+    # prints a line when the command line begins to load: before that, Python itself starts
     (tmp_path / "sitecustomize.py").write_text(
         "import sys\n"
         "class Watch:\n"
         "    def find_spec(self, name, path=None, target=None):\n"
-        "        if name == 'torch':\n"
+        "        if name == 'diffurn.cli':\n"
         "            print('loading', flush=True)\n"
         "sys.meta_path.insert(0, Watch())\n"
     )
@@ -142,19 +201,8 @@ def test_ctrl_c_ends_a_command_quietly_at_any_moment(
     )
     path = os.pathsep.join([str(tmp_path), str(Path(diffurn.__file__).parents[1])])
     command = [sys.executable, *(part.format(folder=tmp_path) for part in STARTS[start])]
-    endless = [
-        "sample",
-        "--group-sizes",
-        "30,50,40",
-        "--draws",
-        "50",
-        "--weights",
-        "1,2,0.5",
-        "--number",
-        str(10**12),
-        "--out",
-        "/dev/null",
-    ]
+    urn = ["--group-sizes", "30,50,40", "--draws", "50", "--weights", "1,2,0.5"]
+    endless = ["sample", *urn, "--number", str(10**12), "--out", "/dev/null"]
     with interruptible(
         [*command, *endless],
         {**os.environ, "PYTHONPATH": path},
@@ -170,58 +218,11 @@ def test_ctrl_c_ends_a_command_quietly_at_any_moment(
     assert (process.returncode, output, errors) == (130, "", "")
 
 
-def test_ctrl_c_while_another_program_loads_the_package_is_its_own() -> None:
+def test_another_program_that_imports_diffurn_keeps_its_own_ctrl_c() -> None:
     code = (
-        "import signal, diffurn; print(signal.getsignal(signal.SIGINT) is "
-        "signal.default_int_handler)"
+        "import signal, diffurn; diffurn.FisherHypergeometric; "
+        "print(signal.getsignal(signal.SIGINT) is signal.default_int_handler)"
     )
-    with interruptible([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True) as process:
+    command = [sys.executable, "-W", "ignore", "-c", code]
+    with interruptible(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.communicate(timeout=60)[0] == "True\n"
-
-
-def refused(*arguments: str) -> str:
-    result = runner.invoke(app, arguments)
-    assert result.exit_code == 2, result.output
-    assert result.stdout == ""
-    assert result.stderr.count("\n") == 1, "one sentence"
-    return result.stderr
-
-
-@pytest.mark.usefixtures("no_gpu")
-@pytest.mark.parametrize("command", ["reproduce pairs --quick", "bench --quick", "bench gradients"])
-def test_a_machine_without_gpu_is_told_what_to_choose(command: str, tmp_path: Path) -> None:
-    sentence = refused(*command.split(), "--device", "cuda", "--out", str(tmp_path / "out"))
-    assert (
-        "torch sees no CUDA device: choose cpu, or install a torch that was built for this "
-        "machine's GPU" in sentence
-    )
-    assert not (tmp_path / "out").exists()
-
-
-def test_a_study_without_a_choice_of_device_says_so() -> None:
-    assert "--device cuda: ks computes on the CPU alone; leave --device out" in refused(
-        "reproduce", "ks", "--device", "cuda"
-    )
-
-
-@pytest.mark.parametrize("name", ["gpu", "cuda:x", ""])
-def test_a_device_that_nobody_knows_is_refused(name: str) -> None:
-    with pytest.raises(ValueError, match=r"there is no device '.*': choose cpu, cuda or cuda:0"):
-        usable_device(name)
-
-
-def test_a_device_that_holds_no_numbers_is_refused() -> None:
-    with pytest.raises(ValueError, match="the device meta cannot be used"):
-        gradients.Options(device="meta")
-
-
-def test_a_missing_engine_is_said_before_a_folder_is_made(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "ray", None)
-    sentence = refused(
-        "reproduce", "ks", "--quick", "--engine", "ray", "--out", str(tmp_path / "out")
-    )
-    assert "the engine ray needs Ray: pip install 'diffurn-studies[cluster]'" in sentence
-    assert not (tmp_path / "out").exists()
-    assert engines.named("local") is engines.local

@@ -1,4 +1,6 @@
-"""The README's code runs, and prints what the README says it prints."""
+"""The README: its code runs and prints the output that it shows, its table is up to date, and it is
+short.
+"""
 
 import contextlib
 import io
@@ -31,10 +33,17 @@ def test_readme_code_prints_what_the_readme_shows() -> None:
         assert printed.getvalue() == (block["output"] or "")
 
 
-def test_results_in_the_readme_are_those_of_the_records() -> None:
+def test_the_readme_is_short_and_shows_code_early() -> None:
+    text = README.read_text(encoding="utf-8")
+    assert 300 <= len(text.split()) <= 550
+    assert len(text[: text.index("```python")].split()) <= 250
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+def test_tables_of_results_are_those_of_the_records(page: str) -> None:
     glance = runpy.run_path(str(ROOT / "tools" / "glance.py"))
-    (shown,) = glance["BLOCK"].findall(README.read_text(encoding="utf-8"))
-    assert shown == glance["table"](), "run `make glance`"
+    (shown,) = glance["BLOCK"].findall((ROOT / page).read_text(encoding="utf-8"))
+    assert shown == glance["TABLES"][ROOT / page](), "run `make glance`"
 
 
 @pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md"])

@@ -1,5 +1,5 @@
-"""The README's table of results beside the paper's, from `results/*/tables.json`. Run by `make
-glance`.
+"""Writes the table of results in docs/results.md, and the short one in README.md, from
+`results/*/tables.json`. Run by `make glance`.
 """
 
 from __future__ import annotations
@@ -177,11 +177,53 @@ def table() -> str:
     )
 
 
-def main() -> None:
-    readme = ROOT / "README.md"
-    readme.write_text(
-        BLOCK.sub(lambda _: table(), readme.read_text(encoding="utf-8")), encoding="utf-8"
+def summary() -> str:
+    """The README's table: one row for each study, in a few words."""
+    tests = rows("ks", "Kolmogorov-Smirnov tests, ω₂ varied")
+    paper, merged = (
+        only(tests, comparison=text)
+        for text in ("merged chain against SciPy", "merged chain against Fisher")
     )
+    errors = [
+        row["largest error"]
+        for row in rows("minimal", "Minimal example: where ten epochs end")
+        if row["data"] == "Fisher's law"
+    ]
+    ways = rows("categorical", "Unconstrained categoricals in place of an urn")
+    categorical, urn = (
+        only(ways, way=text)["invalid among draws"]
+        for text in ("three categoricals in parallel", "the urn, exact")
+    )
+    claims = rows("pairs-best", "Pairs: the claims under test")
+    held = sum(bool(row["holds?"]) for row in claims if row["method"] == BEST)
+    asked = sum(row["method"] == BEST for row in claims)
+    found = rows("clustering-counts", "Clustering: three priors over the assignments")
+    ours, theirs = (
+        " / ".join(row[name].split(" ±")[0] for row in found) for name in ("accuracy (%)", "paper")
+    )
+    lines = [
+        (
+            "ks",
+            f"{paper['paper']} of {paper['tests']} tests rejected",
+            f"{paper['rejected, corrected']}; against Fisher's distribution "
+            f"{merged['rejected, corrected']}",
+        ),
+        ("minimal", "learns ω", f"error of log ω: {errors[0]}; with the paper's chain {errors[2]}"),
+        ("categorical", "not measured", f"invalid draws: {categorical}; of an urn {urn}"),
+        ("pairs", "ahead of baselines", f"{held} of {asked} claims hold, with better settings"),
+        ("clustering", f"accuracy {theirs} %", f"{ours} %"),
+    ]
+    head = "| `diffurn reproduce` | the paper | here |\n|---|---|---|\n"
+    return f"\n{head}" + "".join(f"| `{name}` | {a} | {b} |\n" for name, a, b in lines) + "\n"
+
+
+TABLES = {ROOT / "README.md": summary, ROOT / "docs" / "results.md": table}
+
+
+def main() -> None:
+    for path, made in TABLES.items():
+        text = path.read_text(encoding="utf-8")
+        path.write_text(BLOCK.sub(lambda _, made=made: made(), text), encoding="utf-8")
 
 
 if __name__ == "__main__":

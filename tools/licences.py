@@ -1,5 +1,5 @@
-"""THIRD_PARTY.md: what diffurn depends on, itself or through others, with the licence that each
-package states. Run by `make licences`.
+"""Writes THIRD_PARTY.md: the direct and indirect dependencies of diffurn and of the studies, with
+the licence that each package states. Run by `make licences`.
 """
 
 from __future__ import annotations
@@ -12,24 +12,25 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).parents[1]
-LIBRARY = "library"
-HEAD = """# Packages that diffurn builds on
+LIBRARY, STUDIES = "library", "studies"
+HEAD = """# Packages that diffurn depends on
 
-None of them is part of diffurn's files; pip installs them beside it. *Comes with* names the extra that asks for a package, itself or
-through others; the library itself asks for torch alone. The licence is what the package states about itself. Made by `make licences`
-from the metadata of what was installed on {system}. Builds of torch for GPUs bring libraries of NVIDIA or AMD under their own licences.
+None of them is part of diffurn's files; pip installs them beside it. *Comes with* names the extras that ask for a package, directly or
+through other packages, or the studies. The library itself asks for torch alone. The licence is the one that the package states about
+itself. `make licences` made this table from the metadata of the packages installed on {system}. Builds of torch for GPUs bring
+libraries of NVIDIA or AMD under their own licences.
 
 | package | version | licence | comes with |
 |---|---|---|---|
 """
 
 
-def closure(extra: str) -> set[str]:
-    """Every package that an extra of diffurn asks for, also through others; without it, that the
-    library asks for.
+def closure(package: str, extra: str | None = None) -> set[str]:
+    """Every package that an extra of a package asks for, directly or through others; without an
+    extra, that the package itself asks for.
     """
     found: set[str] = set()
-    waiting = [("diffurn", frozenset({extra} - {LIBRARY}))]
+    waiting = [(package, frozenset({extra} if extra else ()))]
     seen = set()
     while waiting:
         name, extras = waiting.pop()
@@ -43,11 +44,23 @@ def closure(extra: str) -> set[str]:
             ):
                 found.add(canonicalize_name(wanted.name))
                 waiting.append((canonicalize_name(wanted.name), frozenset(wanted.extras)))
-    return found
+    return found - {"diffurn"}
+
+
+def users() -> dict[str, list[str]]:
+    """The extras that ask for each package; the studies count as one."""
+    sets = {LIBRARY: closure("diffurn")}
+    for extra in sorted(metadata.metadata("diffurn").get_all("Provides-Extra", [])):
+        sets[extra] = closure("diffurn", extra)
+    sets[STUDIES] = closure("diffurn-studies") | closure("diffurn-studies", "cluster")
+    return {
+        name: [each for each, found in sets.items() if name in found]
+        for name in sorted(set().union(*sets.values()))
+    }
 
 
 def licence(name: str) -> str:
-    """As the package states it: an SPDX expression, else trove classifiers, else a short text."""
+    """The licence that a package states: an SPDX expression, else trove classifiers, else a text."""
     about = metadata.metadata(name)
     if about.get("License-Expression"):
         return str(about["License-Expression"])
@@ -64,22 +77,14 @@ def licence(name: str) -> str:
 
 
 def main() -> None:
-    extras = [LIBRARY, *sorted(metadata.metadata("diffurn").get_all("Provides-Extra", []))]
-    users: dict[str, list[str]] = {}
-    for extra in extras:
-        for name in closure(extra):
-            users.setdefault(name, []).append(extra)
     lines = []
-    for name in sorted(users):
-        by = [LIBRARY] if LIBRARY in users[name] else users[name]
-        lines.append(
-            f"| {name} | {metadata.version(name).partition('+')[0]} | {licence(name)} | "
-            f"{', '.join(by)} |"
-        )
+    for name, extras in users().items():
+        by = [LIBRARY] if LIBRARY in extras else extras
+        version = metadata.version(name).partition("+")[0]
+        lines.append(f"| {name} | {version} | {licence(name)} | {', '.join(by)} |\n")
     system = f"{platform.system()} with Python {platform.python_version()}"
-    (ROOT / "THIRD_PARTY.md").write_text(
-        HEAD.format(system=system) + "\n".join(lines) + "\n", encoding="utf-8"
-    )
+    path = ROOT / "THIRD_PARTY.md"
+    path.write_text(HEAD.format(system=system) + "".join(lines), encoding="utf-8")
     print(f"THIRD_PARTY.md: {len(lines)} packages")
 
 

@@ -1,8 +1,8 @@
-"""Tries a wheel as a stranger would, in an empty folder and a fresh environment: alone, then with
-extras. Run by `make newcomer`.
+"""Tries a wheel in an empty folder and a fresh environment: alone, then with extras, then with the
+studies. Run by `make newcomer`.
 
-Every failure that a person can make on the way must end with exit status 2, one sentence that says
-what to do, and no traceback.
+Every mistake of a user must end with exit status 2, one sentence that says what to do, and no
+traceback.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ TABLES = {
     "empty.csv": "",
 }
 ALONE = {
-    "fit counts.csv": "this command needs",
-    "reproduce ks": "pip install 'diffurn[experiments]'",
+    "fit counts.csv": "this command needs typer: pip install 'diffurn[cli]'",
     "explore": "pip install 'diffurn[explore]'",
+    "reproduce ks": "pip install diffurn-studies",
 }
-REFUSED = {
+WITH_COMMANDS = {
     "fit missing.csv": "there is no such file",
     "fit typo.csv": "column 'm_foxes': has no column 'x_foxes' beside it",
     "fit words.csv": "line 2, column 'x_foxes': 'three' is not a number",
@@ -40,47 +40,39 @@ REFUSED = {
     "fit counts.csv --covariate age": "neither a column 'age' nor",
     "fit counts.csv --figure picture.bmp": "must end in .png, .svg or .pdf",
     "sample --group-sizes 3,x --draws 2 --weights 1,2": "'x' is not a number",
+    "explore --no-open": "pip install 'diffurn[explore]'",
+    "reproduce ks": "reproduce needs the paper's studies: pip install diffurn-studies",
+    "report --help": "report needs the paper's studies: pip install diffurn-studies",
+}
+WITH_STUDIES = {
     "reproduce kolmogorov": "choose one of ks",
     "reproduce ks --device cuda": "leave --device out",
     "reproduce ks --engine ray": "pip install 'diffurn-studies[cluster]'",
     "report nowhere": "is not a run directory",
-    "explore --no-open": "pip install 'diffurn[explore]'",
 }
 WITHOUT_GPU = {
     "reproduce pairs --quick --device cuda": "torch sees no CUDA device: choose cpu",
-    "bench --quick --device cuda": "torch sees no CUDA device: choose cpu",
-    "bench gradients --device cuda": "torch sees no CUDA device: choose cpu",
 }
 
 
 class Newcomer:
     """A fresh environment and an empty folder."""
 
-    def __init__(self, place: Path, wheel: Path) -> None:
+    def __init__(self, place: Path) -> None:
         venv.create(place / "venv", with_pip=True)
         self.bin = place / "venv" / ("Scripts" if sys.platform == "win32" else "bin")
-        self.wheel, self.folder = wheel, place / "empty"
+        self.folder = place / "empty"
         self.folder.mkdir()
         for name, text in TABLES.items():
             (self.folder / name).write_text(text, encoding="utf-8")
 
-    def install(self, extra: str = "") -> None:
-        constraints = ["--constraint", str(ROOT / "constraints.txt")]
-        self._run(
-            "python",
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            *constraints,
-            f"{self.wheel}{extra}",
-            check=True,
-        )
+    def install(self, *packages: str) -> None:
+        pip = ["-m", "pip", "install", "--quiet", "--constraint", str(ROOT / "constraints.txt")]
+        self._run("python", *pip, *packages, check=True)
 
     def python(self, code: str) -> str:
-        return self._run(
-            "python", "-W", "ignore", "-c", code, check=True
-        ).stdout  # torch without NumPy warns, once
+        # torch without NumPy warns once
+        return self._run("python", "-W", "ignore", "-c", code, check=True).stdout
 
     def works(self, command: str, *words: str) -> None:
         done = self._run("diffurn", *command.split())
@@ -142,32 +134,36 @@ def readme() -> tuple[str, str]:
     return code, output
 
 
-def main(wheel: Path) -> None:
+def main(wheel: Path, studies: Path) -> None:
     with tempfile.TemporaryDirectory() as place:
-        newcomer = Newcomer(Path(place), wheel.resolve())
-        newcomer.install()
+        newcomer = Newcomer(Path(place))
+        library = str(wheel.resolve())
+        newcomer.install(library)
         code, output = readme()
         assert newcomer.python(code) == output, "the README's code prints something else"
         print("ok   the README's code, with torch alone")
         newcomer.works("--version", "diffurn ")
         for command, sentence in ALONE.items():
             newcomer.is_refused(command, sentence)
-        newcomer.install("[experiments]")
-        newcomer.works("--version", "diffurn ")
+        newcomer.install(f"{library}[cli]")
+        newcomer.works("--help", "fit", "sample", "explore", "reproduce", "report")
         newcomer.works(
             "fit counts.csv --reference rabbits --figure importance.png",
             "rabbits",
             "importance.png",
         )
         newcomer.works("fit --example titanic --reference Crew", "5.278")
-        gpu = newcomer.python("import torch; print(torch.cuda.is_available())").strip() == "True"
-        for command, sentence in (REFUSED | ({} if gpu else WITHOUT_GPU)).items():
+        for command, sentence in WITH_COMMANDS.items():
             newcomer.is_refused(command, sentence)
-        newcomer.install("[explore]")
+        newcomer.install(library, str(studies.resolve()))
+        gpu = newcomer.python("import torch; print(torch.cuda.is_available())").strip() == "True"
+        for command, sentence in (WITH_STUDIES | ({} if gpu else WITHOUT_GPU)).items():
+            newcomer.is_refused(command, sentence)
+        newcomer.install(f"{library}[explore]")
         newcomer.explores()
         left = {path.name for path in newcomer.folder.iterdir()} - {*TABLES, "importance.png"}
         assert not left, f"refused commands left {left} behind"
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]))

@@ -32,19 +32,24 @@ whose backward pass multiplies by the exact covariance).
 torch.Size([3])
 """
 
-from diffurn import _interrupts  # noqa: F401 (Ctrl-C while torch loads)
-from diffurn.estimators import (
-    CovarianceST,
-    ExponentialAnnealing,
-    GumbelDraw,
-    GumbelSoftmax,
-    neuralsort,
-    score_surrogate,
-    select_top,
-)
-from diffurn.fisher import FisherHypergeometric
-from diffurn.inference import FitResult, exact_test, fit
-from diffurn.wallenius import WalleniusHypergeometric
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from diffurn.estimators import (
+        CovarianceST,
+        ExponentialAnnealing,
+        GumbelDraw,
+        GumbelSoftmax,
+        neuralsort,
+        score_surrogate,
+        select_top,
+    )
+    from diffurn.fisher import FisherHypergeometric
+    from diffurn.inference import FitResult, exact_test, fit
+    from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
 
@@ -63,3 +68,37 @@ __all__ = [
     "score_surrogate",
     "select_top",
 ]
+
+# The module that defines each public name. It is imported when the name is first used, so that
+# `import diffurn` and `diffurn --help` do not wait for torch.
+_HOMES = {
+    "CovarianceST": "diffurn.estimators",
+    "ExponentialAnnealing": "diffurn.estimators",
+    "FisherHypergeometric": "diffurn.fisher",
+    "FitResult": "diffurn.inference",
+    "GumbelDraw": "diffurn.estimators",
+    "GumbelSoftmax": "diffurn.estimators",
+    "WalleniusHypergeometric": "diffurn.wallenius",
+    "exact_test": "diffurn.inference",
+    "fit": "diffurn.inference",
+    "neuralsort": "diffurn.estimators",
+    "score_surrogate": "diffurn.estimators",
+    "select_top": "diffurn.estimators",
+}
+_MODULES = ("data", "estimators", "inference")
+
+
+if not TYPE_CHECKING:  # where it would hide misspelt names from the type checker
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return import_module(f"diffurn.{name}")
+        if name not in _HOMES:
+            raise AttributeError(f"module 'diffurn' has no attribute {name!r}")
+        value = getattr(import_module(_HOMES[name]), name)
+        globals()[name] = value  # later uses find the name without this function
+        return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

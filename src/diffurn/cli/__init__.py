@@ -1,52 +1,70 @@
-"""The command `diffurn`: one module per command, thin wrappers with tables for people and JSON for
-machines.
+"""The command `diffurn`: one module per command.
+
+Other packages add commands by entry points of the group ``diffurn.commands``, each of which names a
+function that Typer can read. None of these modules imports torch before a command runs.
 """
 
 from __future__ import annotations
 
-from importlib.metadata import entry_points
+from collections.abc import Iterable
+from importlib.metadata import EntryPoint, entry_points
 from typing import Annotated
 
 import typer
 
 from diffurn import __version__
+from diffurn._install import how_to_install
 from diffurn.cli import explore, fit, sample
+from diffurn.cli.output import refuse
 
-# Commands of other packages, by entry points of the group "diffurn.commands", and how to install
-# these packages.
-_ADDED = {"reproduce": "diffurn-studies", "report": "diffurn-studies"}
-
-app = typer.Typer(
-    help="Urn models that can be learned.", no_args_is_help=True, add_completion=False
-)
-app.command("fit")(fit.command)
-app.command("sample")(sample.command)
-app.command()(explore.explore)
+OF_THE_STUDIES = ("reproduce", "report")
 
 
-def _missing(name: str, package: str) -> None:
-    """A command that says how to install it."""
+def build(points: Iterable[EntryPoint]) -> typer.Typer:
+    """The command with all its subcommands: the library's own, and those of the entry points."""
+    app = typer.Typer(
+        help="Urn models that can be learned.", no_args_is_help=True, add_completion=False
+    )
+    app.callback()(_main)
+    app.command("fit")(fit.command)
+    app.command("sample")(sample.command)
+    app.command("explore")(explore.command)
+    found = {point.name: point for point in points}
+    for name in OF_THE_STUDIES:
+        if name not in found:
+            _add_refusal(
+                app,
+                name,
+                "Needs the paper's studies, a package of its own.",
+                f"{name} needs the paper's studies: {how_to_install(name)}",
+            )
+    for name, point in found.items():
+        try:
+            command = point.load()
+        except Exception as problem:  # whatever a broken package raises, the others must work
+            _add_refusal(
+                app,
+                name,
+                f"Cannot be loaded: {problem}.",
+                f"{name} cannot be loaded from {point.value} ({type(problem).__name__}: "
+                f"{problem}); install the package that provides it again",
+            )
+        else:
+            app.command(name)(command)
+    return app
+
+
+def _add_refusal(app: typer.Typer, name: str, summary: str, sentence: str) -> None:
+    """Adds a command that answers everything, also --help, with a sentence and exit status 2."""
 
     @app.command(
         name,
-        help=f"Needs the package {package}.",
+        help=summary,
+        add_help_option=False,
         context_settings={"ignore_unknown_options": True, "allow_extra_args": True},
     )
-    def say_how(context: typer.Context) -> None:
-        typer.echo(
-            f"diffurn: {name} needs the paper's studies: pip install {package}, or pip install "
-            "./studies in a clone",
-            err=True,
-        )
-        raise typer.Exit(2)
-
-
-_found = {point.name: point for point in entry_points(group="diffurn.commands")}
-for _name, _package in _ADDED.items():
-    if _name in _found:
-        app.command(_name)(_found[_name].load())
-    else:
-        _missing(_name, _package)
+    def say(context: typer.Context) -> None:
+        refuse(sentence)
 
 
 def _print_version(wanted: bool) -> None:
@@ -55,11 +73,13 @@ def _print_version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
-def main(
+def _main(
     version: Annotated[
         bool,
         typer.Option("--version", callback=_print_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     pass
+
+
+app = build(entry_points(group="diffurn.commands"))

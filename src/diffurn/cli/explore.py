@@ -1,4 +1,4 @@
-"""`diffurn explore`: an urn to play with, as a page on this machine."""
+"""`diffurn explore`: the interactive demo, a page in the browser of this machine."""
 
 from __future__ import annotations
 
@@ -7,10 +7,11 @@ from typing import Annotated
 
 import typer
 
+from diffurn._install import how_to_install
 from diffurn.cli.output import refuse
 
 
-def explore(
+def command(
     port: Annotated[
         int,
         typer.Option(
@@ -21,21 +22,20 @@ def explore(
         bool, typer.Option("--open/--no-open", help="Open the page in a browser.")
     ] = True,
 ) -> None:
-    """Explore an urn in a browser: laws, draws and gradients follow the sliders. The page is for
-    this machine alone; Ctrl-C ends it.
+    """Explore an urn in a browser: its distribution, draws and gradients follow the sliders.
+
+    The page is served to this machine only. Ctrl-C ends it.
     """
     from diffurn.explore import server
 
     try:
         server.prepare()
     except ImportError as missing:
-        refuse(f"the page needs {missing.name}: pip install 'diffurn[explore]'")
+        refuse(f"the page needs {missing.name}: {how_to_install('explore')}")
     try:
         listener = server.listen(port)
     except OSError as problem:
-        refuse(
-            f"--port {port}: {problem.strerror}; choose another, or --port 0 for any that is free"
-        )
+        refuse(f"--port {port}: {problem.strerror}; choose another port, or 0 for any free one")
     address = f"http://{server.ADDRESS}:{listener.getsockname()[1]}"
     try:
         typer.echo(f"explore: {address} (Ctrl-C ends it)")

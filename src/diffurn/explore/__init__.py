@@ -1,3 +1,5 @@
-"""The interactive page of `diffurn explore`: numbers, pictures of them, and a thin page on this
-machine.
+"""The interactive demo of `diffurn explore`.
+
+`limits` has the fields of the page and their ranges, `numbers` computes, `figures` draws, `page`
+puts them together, and `server` and `guard` serve the page to this machine.
 """

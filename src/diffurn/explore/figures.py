@@ -1,5 +1,5 @@
-"""The page's pictures of its numbers; colours are those of Okabe and Ito, which colour-blind
-readers can tell apart.
+"""The figures on the page, in the colours of Okabe and Ito, which colour-blind readers can tell
+apart.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 SUBSCRIPTS = "₁₂₃₄₅"
 GROUPS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
 MERGED, DRAWN, GREY = "#D55E00", "black", "#6E6E6E"
-# As in the study of estimators, where blue is the covariance, green the exact chain and vermilion
-# the merged one.
+# As on the page "Choosing an estimator": blue is the covariance, green the exact chain, vermilion
+# the merged chain.
 ESTIMATORS = {
     "CovarianceST": "#0072B2",
     "rsample": "#0072B2",
@@ -31,7 +31,7 @@ ESTIMATORS = {
 
 
 def _panel(width: float, height: float, margins: dict[str, float]) -> tuple[Figure, Any]:
-    """Margins are given, not found: finding them takes longer than all the rest."""
+    """A figure with fixed margins, because automatic ones take longer than the drawing itself."""
     figure = Figure(figsize=(width, height))
     axes = figure.subplots()
     figure.subplots_adjust(**margins)
@@ -43,12 +43,12 @@ def _panel(width: float, height: float, margins: dict[str, float]) -> tuple[Figu
 
 
 def marginal(group: int, title: str, exact: Tensor, drawn: Tensor, merged: Tensor | None) -> Figure:
-    """P(X_j = 0), P(X_j = 1), … of one group: bars are exact, dots the draws, and a dashed line the
-    merged law.
+    """P(X_j = 0), P(X_j = 1), … of one group: bars are exact, dots are shares among samples, and a
+    dashed line is the paper's approximation.
 
     Args:
         group: from 0.
-        title: above the panel.
+        title: the title of the panel.
         exact, drawn, merged: probabilities or shares of the counts 0, 1, …
     """
     figure, axes = _panel(3.7, 2.5, {"left": 0.145, "right": 0.985, "bottom": 0.19, "top": 0.88})
@@ -72,7 +72,7 @@ def marginal(group: int, title: str, exact: Tensor, drawn: Tensor, merged: Tenso
         markerfacecolor="white",
         markeredgecolor=DRAWN,
     )
-    axes.set_title(title, size=10.5, y=1.02)  # a place that need not be found
+    axes.set_title(title, size=10.5, y=1.02)  # a fixed place, which saves time
     axes.set_xlabel(f"balls drawn of group {group + 1}", size=9.5, labelpad=2)
     axes.set_ylabel("probability", size=9.5, labelpad=3)
     axes.set_xlim(-0.6, len(exact) - 0.4)
@@ -82,8 +82,8 @@ def marginal(group: int, title: str, exact: Tensor, drawn: Tensor, merged: Tenso
 
 
 def gradient(found: Gradient) -> Figure:
-    """A bar for each estimator's average and a whisker for the spread of one draw, group by group;
-    a black line is the exact gradient.
+    """The gradient in each log ω: bars are the averages of the estimators, whiskers the standard
+    deviations of one estimate, and black lines the exact values.
     """
     figure, axes = _panel(4.6, 3.1, {"left": 0.155, "right": 0.985, "bottom": 0.12, "top": 0.97})
     groups = len(found.exact)
@@ -116,18 +116,17 @@ def gradient(found: Gradient) -> Figure:
 
 
 def as_image(figure: Figure, description: str) -> str:
-    """The figure as an HTML image that is sharp at any size and needs no other file."""
+    """The figure as an HTML image that contains its SVG file."""
     content = io.BytesIO()
-    with rc_context(
-        {"svg.fonttype": "none"}
-    ):  # letters of the reader's own fonts: nothing to fetch, and drawn in half the time
+    # Text in the reader's own fonts needs no download, and halves the time.
+    with rc_context({"svg.fonttype": "none"}):
         figure.savefig(content, format="svg", metadata={"Date": None})
     source = base64.b64encode(content.getvalue()).decode()
     return f'<img src="data:image/svg+xml;base64,{source}" alt="{description}">'
 
 
 def legend(entries: Sequence[tuple[str, str]]) -> str:
-    """A line of marks and what they stand for; a mark is the name of one of the page's styles, or a
+    """A line of marks with their meanings; a mark is the name of a CSS class of the page, or a
     colour.
     """
     return (

@@ -1,5 +1,5 @@
-"""The requests that the page's server refuses: those of other sites, files, and whatever else the
-page itself does not send.
+"""The server refuses requests of other sites, files, and every other request that the page itself
+does not send.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-# the page sends the values of its fields there, and nothing to any other address
+# The page sends the values of its fields to this address, and nothing to any other.
 QUEUE = "/gradio_api/queue/join"
-LONGEST = 65_536  # bytes of such a request, which takes less than a thousand
+LONGEST = 65_536  # bytes of a request; the page sends less than a thousand
 
 
 class Guard:
-    """An ASGI application in front of another one: it answers forbidden requests itself, before
-    their bodies are read.
+    """An ASGI middleware that answers forbidden requests before it reads their bodies.
 
     Args:
         app: the application that answers the requests of the page.
@@ -46,8 +45,8 @@ class Guard:
 
 
 def refusal(scope: Message) -> tuple[int, str] | None:
-    """Status and sentence for a request that the page would not send, by its headers alone; None
-    for one that it would.
+    """The status and sentence that answer a forbidden request, judged by its headers alone; None if
+    the request is allowed.
 
     Example:
         >>> headers = [(b"host", b"localhost:7860")]
@@ -55,9 +54,8 @@ def refusal(scope: Message) -> tuple[int, str] | None:
         (403, 'This page takes no files: it accepts only the values of its fields.')
     """
     headers = {name.lower(): value.decode("latin-1") for name, value in scope["headers"]}
-    origin = headers.get(
-        b"origin"
-    )  # browsers send it with every request of another site that could change something
+    # Browsers send an origin with every request of another site that could change something.
+    origin = headers.get(b"origin")
     if origin is not None and origin != f"http://{headers.get(b'host')}":
         return 403, f"This page takes no requests of other sites, such as {origin}."
     if scope["method"] not in ("GET", "HEAD") and (scope["method"], scope["path"]) != (
@@ -69,7 +67,7 @@ def refusal(scope: Message) -> tuple[int, str] | None:
 
 
 async def _start_of_body(receive: Receive) -> bytes:
-    """The body, or what is too much of it."""
+    """The body, up to the first chunk beyond the longest allowed one."""
     body, more = b"", True
     while more and len(body) <= LONGEST:
         message = await receive()
@@ -78,8 +76,8 @@ async def _start_of_body(receive: Receive) -> bytes:
 
 
 def _holds_plain_values(body: bytes) -> bool:
-    """Gradio would look for a file in every value that is an object, and download it if its path is
-    an address.
+    """Whether the values are numbers, strings and the like. Gradio would take an object for a file,
+    and download it if its path is an address.
     """
     if len(body) > LONGEST:
         return False
@@ -91,7 +89,7 @@ def _holds_plain_values(body: bytes) -> bool:
 
 
 def _again(body: bytes, receive: Receive) -> Receive:
-    """A channel that delivers a body that was read already, and then whatever comes."""
+    """A channel that delivers the body that was read already, and then the later messages."""
     messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def received() -> Message:

@@ -1,4 +1,4 @@
-"""The limits of the page's fields: its sliders are built from them, and the values of every request
+"""The limits of the page's fields. The sliders are built from them, and the values of every request
 are checked against them.
 """
 
@@ -12,7 +12,7 @@ Kind = TypeVar("Kind", str, int)
 
 @dataclass(frozen=True)
 class Real:
-    """A number between two limits. A slider moves in steps; every number in between is allowed.
+    """A number between two limits. The slider moves in steps, but every number is allowed.
 
     Example:
         >>> TEMPERATURE.checked(1e9)
@@ -66,9 +66,9 @@ class Choice(Generic[Kind]):
     """One of a few words, or of a few whole numbers.
 
     Example:
-        >>> NUMBER.checked(10**9)
+        >>> NUM_SAMPLES.checked(10**9)
         Traceback (most recent call last):
-        ValueError: The number of draws to compare with must be 100, 1,000 or 10,000.
+        ValueError: The number of samples to compare with must be 100, 1,000 or 10,000.
     """
 
     name: str
@@ -98,17 +98,17 @@ COUNT, SQUARE, SPREAD, THRESHOLD, DIVERSITY = (
 MOST_GROUPS, MOST_BALLS = 5, 20
 
 # The urn.
-LAW = Choice("The law", (FISHER, WALLENIUS))
+MODEL = Choice("The model", (FISHER, WALLENIUS))
 GROUPS = Whole("The number of groups", 2, MOST_GROUPS)
 DRAWS = Whole("The number of balls drawn", 1, 60)
 SIZES = tuple(Whole(f"The size of group {j}", 0, MOST_BALLS) for j in range(1, MOST_GROUPS + 1))
 LOG2_WEIGHTS = tuple(Real(f"log₂ ω of group {j}", -5, 5, 0.1) for j in range(1, MOST_GROUPS + 1))
 
-# Draws from it.
-NUMBER = Choice("The number of draws to compare with", (100, 1_000, 10_000))
+# Samples of it.
+NUM_SAMPLES = Choice("The number of samples to compare with", (100, 1_000, 10_000))
 SEED = Whole("The seed", 0, 2**31)
 
-# The function whose gradient is asked for.
+# The function whose gradient is shown.
 FUNCTION = Choice("f(x)", (COUNT, SQUARE, SPREAD, THRESHOLD, DIVERSITY))
 GROUP = Whole("The group", 1, MOST_GROUPS)
 LEVEL = Whole("The threshold", 1, MOST_BALLS)

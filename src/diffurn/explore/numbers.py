@@ -1,5 +1,5 @@
-"""What the page shows, as numbers: the law of a small urn over all its outcomes, draws, the paper's
-merged law, gradients of E[f(x)].
+"""The numbers on the page, for an urn that is small enough to list its outcomes: probabilities,
+draws, the paper's approximation, and gradients of E[f(x)] with their estimates.
 """
 
 from __future__ import annotations
@@ -13,26 +13,24 @@ import torch
 from torch import Tensor
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax, WalleniusHypergeometric
-from diffurn._fisher.conditionals import merged_log_prob
-from diffurn._numerics.enumeration import enumerate_counts
-from diffurn._urn import Urn
 from diffurn.explore import limits
 from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS
 
-# The page lists all outcomes, anew for every step of a slider.
-MOST_OUTCOMES = 5_000
+MOST_OUTCOMES = 5_000  # they are listed again at every step of a slider
+
+Urn = FisherHypergeometric | WalleniusHypergeometric
 
 
 @dataclass(frozen=True)
 class Setting:
-    """An urn as a person sets it up. What no urn can be is refused with a sentence for them.
+    """An urn as the sliders describe it. An impossible one is refused with a sentence for the page.
 
     Example:
         >>> Setting("Fisher", (3, 5, 4), 5, (1.0, 2.0, 0.5)).urn().mean
         tensor([1.1726, 2.8982, 0.9292], dtype=torch.float64)
     """
 
-    law: str
+    model: str
     group_sizes: tuple[int, ...]
     draws: int
     weights: tuple[float, ...]
@@ -46,7 +44,7 @@ class Setting:
                 f"{self.draws} balls cannot be drawn from an urn of {balls}. Draw fewer, or put "
                 "more balls into the groups."
             )
-        if enumerate_counts(list(self.group_sizes), self.draws, MOST_OUTCOMES) is None:
+        if number_of_outcomes(self.group_sizes, self.draws) > MOST_OUTCOMES:
             raise ValueError(
                 f"This urn has more than {MOST_OUTCOMES:,} outcomes, too many to list at every "
                 "step. Take smaller groups, or fewer of them."
@@ -57,8 +55,9 @@ class Setting:
         return torch.tensor(self.weights, dtype=torch.float64).log()
 
     def urn(self, log_weights: Tensor | None = None, estimator: Any = None) -> Urn:
+        """The urn, or one with other weights, and with an estimator where its model takes one."""
         log_weights = self.log_weights if log_weights is None else log_weights
-        if self.law == WALLENIUS:
+        if self.model == WALLENIUS:
             return WalleniusHypergeometric(self.group_sizes, self.draws, log_weights=log_weights)
         return FisherHypergeometric(
             self.group_sizes, self.draws, log_weights=log_weights, estimator=estimator
@@ -70,11 +69,22 @@ class Setting:
         return min(self.draws, max(self.group_sizes))
 
 
-@dataclass(frozen=True)
-class Law:
-    """A law over all outcomes: counts (K, c), their probabilities (K,) and scores ∂ log p(x) / ∂
-    log ω, (K, c).
+def number_of_outcomes(group_sizes: Sequence[int], draws: int) -> int:
+    """How many vectors of counts sum to the draws.
+
+    Example:
+        >>> number_of_outcomes([2, 1, 1], draws=2)
+        4
     """
+    ways = [1] + [0] * draws  # by the number of balls drawn from the groups so far
+    for size in group_sizes:
+        ways = [sum(ways[max(0, n - size) : n + 1]) for n in range(draws + 1)]
+    return ways[draws]
+
+
+@dataclass(frozen=True)
+class Distribution:
+    """All outcomes (K, c), their probabilities (K,) and scores ∂ log p(x) / ∂ log ω, (K, c)."""
 
     outcomes: Tensor
     probabilities: Tensor
@@ -90,7 +100,7 @@ class Law:
         return (self.probabilities @ (self.outcomes - self.mean).square()).sqrt()
 
     def expectation(self, values: Tensor) -> Tensor:
-        """E[f(x)] for the values f takes at the outcomes."""
+        """E[f(x)], from the values of f at the outcomes."""
         return self.probabilities @ values
 
     def gradient(self, values: Tensor) -> Tensor:
@@ -102,17 +112,17 @@ class Law:
 
 
 @lru_cache(maxsize=8)  # both halves of the page ask for the same one
-def law_of(setting: Setting) -> Law:
-    """The law of an urn, by listing its outcomes."""
+def distribution_of(setting: Setting) -> Distribution:
+    """The distribution of the counts, by listing all outcomes."""
     urn = setting.urn()
     outcomes = urn.enumerate_support()
-    if setting.law == FISHER:  # an exponential family, whose score is x - E[x]
-        return Law(outcomes, urn.log_prob(outcomes).exp(), outcomes - urn.mean)
-    # Every outcome gets weights of its own, so that one backward pass gives all scores.
+    if setting.model == FISHER:  # an exponential family, whose score is x - E[x]
+        return Distribution(outcomes, urn.log_prob(outcomes).exp(), outcomes - urn.mean)
+    # Each outcome gets its own copy of the weights, so that one backward pass gives all scores.
     log_weights = setting.log_weights.repeat(len(outcomes), 1).requires_grad_()
     log_prob = setting.urn(log_weights).log_prob(outcomes)
     (scores,) = torch.autograd.grad(log_prob.sum(), log_weights)
-    return Law(outcomes, log_prob.detach().exp(), scores)
+    return Distribution(outcomes, log_prob.detach().exp(), scores)
 
 
 def marginals(outcomes: Tensor, probabilities: Tensor, largest: int) -> Tensor:
@@ -133,33 +143,49 @@ def marginals(outcomes: Tensor, probabilities: Tensor, largest: int) -> Tensor:
     )
 
 
-def draw(setting: Setting, number: int, seed: int) -> Tensor:
-    """Draws by the library's own sampler, (number, c)."""
+def draw(setting: Setting, num_samples: int, seed: int) -> Tensor:
+    """Samples of the urn, (num_samples, c)."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return setting.urn().sample((number,))
+        return setting.urn().sample((num_samples,))
 
 
 def shares(counts: Tensor, largest: int) -> Tensor:
-    """How often each count came, as a share of all draws: shape (largest + 1, c)."""
+    """The share of each count among the samples: shape (largest + 1, c)."""
     return marginals(
         counts, torch.full((len(counts),), 1 / len(counts), dtype=torch.float64), largest
     )
 
 
 def merged_probabilities(setting: Setting) -> Tensor:
-    """What the paper's chain gives each outcome, instead of Fisher's law: every group against all
-    later ones as one.
+    """The probabilities of all outcomes in the paper's approximation to Fisher's distribution.
+
+    It draws one group after another, and merges all later groups into one of average weight.
     """
-    sizes, draws = torch.tensor(setting.group_sizes), torch.tensor(setting.draws)
-    return merged_log_prob(law_of(setting).outcomes, sizes, draws, setting.log_weights).exp()
+    outcomes = distribution_of(setting).outcomes
+    sizes = torch.tensor(setting.group_sizes, dtype=torch.float64)
+    weights = torch.tensor(setting.weights, dtype=torch.float64)
+    log_prob = torch.zeros(len(outcomes), dtype=torch.float64)
+    left = outcomes.sum(-1)
+    for i in range(len(sizes) - 1):
+        later = sizes[i + 1 :].sum()
+        average = (sizes * weights)[i + 1 :].sum() / later.clamp(min=1)
+        left = left - outcomes[:, i]
+        pairs, place = torch.stack([outcomes[:, i], left], -1).unique(dim=0, return_inverse=True)
+        pair = FisherHypergeometric(
+            torch.stack([sizes[i], later]),
+            pairs.sum(-1),
+            weights=torch.stack([weights[i], torch.where(later > 0, average, weights[i])]),
+        )
+        log_prob += pair.log_prob(pairs)[place]
+    return log_prob.exp()
 
 
-def total_variation(law: Tensor, other: Tensor) -> Tensor:
-    """Half the sum of |p - q| over the first dimension: the most by which the two can disagree
-    about any event.
+def total_variation(first: Tensor, second: Tensor) -> Tensor:
+    """Half the sum of |p - q| over the first dimension: the largest difference between the two
+    probabilities of any event.
     """
-    return (law - other).abs().sum(0) / 2
+    return (first - second).abs().sum(0) / 2
 
 
 @dataclass(frozen=True)
@@ -170,9 +196,9 @@ class Question:
     group: int = 0
     threshold: int = 1
 
-    def f(self, law: Law) -> Callable[[Tensor], Tensor]:
-        """Counts (..., c) to values (...); the centre of the spread stays where it is."""
-        centre, draws = law.mean[self.group], law.outcomes[0].sum()
+    def f(self, distribution: Distribution) -> Callable[[Tensor], Tensor]:
+        """Counts (..., c) to values (...). The distance from the mean takes the mean as fixed."""
+        centre, draws = distribution.mean[self.group], distribution.outcomes[0].sum()
         functions: dict[str, Callable[[Tensor], Tensor]] = {
             COUNT: lambda x: x[..., self.group],
             SQUARE: lambda x: x[..., self.group].square(),
@@ -185,8 +211,8 @@ class Question:
 
 @dataclass(frozen=True)
 class Estimate:
-    """What an estimator says of a gradient: its average (c,), the standard deviation of one draw
-    (c,), and both relative to |∇|.
+    """An estimator's average (c,) and the standard deviation of one estimate (c,); bias and spread
+    are relative to the length of the exact gradient.
     """
 
     average: Tensor
@@ -197,9 +223,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Gradient:
-    """E[f(x)], its exact gradient in log ω, and what the estimators make of it from one draw at a
-    time.
-    """
+    """E[f(x)], its exact gradient in log ω, and the estimates by name."""
 
     value: float
     exact: Tensor
@@ -207,17 +231,17 @@ class Gradient:
 
 
 def gradient(
-    setting: Setting, question: Question, temperature: float, number: int, seed: int
+    setting: Setting, question: Question, temperature: float, num_samples: int, seed: int
 ) -> Gradient:
-    """The exact gradient by summing over all outcomes, beside the estimators' averages over
-    `number` independent one-draw gradients.
+    """The exact gradient as a sum over all outcomes, and `num_samples` one-sample estimates of it
+    by each estimator.
     """
-    law = law_of(setting)
-    values = question.f(law)(law.outcomes)
-    exact = law.gradient(values)
-    found = one_draw_gradients(setting, question, temperature, number, seed)
+    distribution = distribution_of(setting)
+    values = question.f(distribution)(distribution.outcomes)
+    exact = distribution.gradient(values)
+    found = one_sample_gradients(setting, question, temperature, num_samples, seed)
     return Gradient(
-        float(law.expectation(values)),
+        float(distribution.expectation(values)),
         exact,
         {name: _judged(rows, exact) for name, rows in found.items()},
     )
@@ -225,20 +249,21 @@ def gradient(
 
 def _judged(rows: Tensor, exact: Tensor) -> Estimate:
     average, deviation, length = rows.mean(0), rows.std(0), float(exact.norm())
-    relative = (
-        (lambda size: float(size.norm()) / length) if length > 1e-12 else lambda size: float("nan")
-    )
+
+    def relative(error: Tensor) -> float:
+        return float(error.norm()) / length if length > 1e-12 else float("nan")
+
     return Estimate(average, deviation, relative(average - exact), relative(deviation))
 
 
-def one_draw_gradients(
-    setting: Setting, question: Question, temperature: float, number: int, seed: int
+def one_sample_gradients(
+    setting: Setting, question: Question, temperature: float, num_samples: int, seed: int
 ) -> dict[str, Tensor]:
-    """Independent estimates of ∂E[f(x)] / ∂ log ω from one draw each, (number, c) for every
-    estimator that there is.
+    """Independent estimates of ∂E[f(x)] / ∂ log ω from one sample each, (num_samples, c), by the
+    name of the estimator.
     """
-    if setting.law == WALLENIUS:
-        return _through_the_mean(setting, question, number, seed)
+    if setting.model == WALLENIUS:
+        return _through_the_mean(setting, question, num_samples, seed)
     estimators = {
         "CovarianceST": CovarianceST(),
         "Gumbel, exact": GumbelSoftmax(temperature),
@@ -246,44 +271,43 @@ def one_draw_gradients(
     }
     found = {}
     for name, estimator in estimators.items():
-        log_weights = setting.log_weights.repeat(number, 1).requires_grad_()
+        log_weights = setting.log_weights.repeat(num_samples, 1).requires_grad_()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(seed)
-            values = _values_of_draws(setting.urn(log_weights, estimator), setting, question)
+            values = _values_of_samples(setting.urn(log_weights, estimator), setting, question)
         found[name] = torch.autograd.grad(values.sum() + 0 * log_weights.sum(), log_weights)[0]
     return found
 
 
-def _values_of_draws(urns: Any, setting: Setting, question: Question) -> Tensor:
+def _values_of_samples(urns: Any, setting: Setting, question: Question) -> Tensor:
     if question.function != THRESHOLD:
-        return question.f(law_of(setting))(urns.rsample())
+        return question.f(distribution_of(setting))(urns.rsample())
     if question.threshold > setting.group_sizes[question.group]:
         return torch.zeros(urns.batch_shape, dtype=torch.float64)
-    # A threshold is flat almost everywhere: the indicators carry the gradient that the count itself
-    # would not.
+    # A threshold has derivative zero in the count; rank indicators carry its gradient.
     reached: Tensor = urns.rank_indicators(question.group)[1][..., question.threshold - 1]
     return reached
 
 
 def _through_the_mean(
-    setting: Setting, question: Question, number: int, seed: int
+    setting: Setting, question: Question, num_samples: int, seed: int
 ) -> dict[str, Tensor]:
-    """`WalleniusHypergeometric.rsample` sends gradients back by ∂mean/∂log ω: the same Jacobian,
-    from the listed outcomes.
+    """The gradients of `WalleniusHypergeometric.rsample`, which are ∂f/∂x · ∂mean/∂log ω; the
+    Jacobian of the mean comes from the listed outcomes.
     """
     if question.function == THRESHOLD:
         return {}
-    law = law_of(setting)
-    counts = draw(setting, number, seed).requires_grad_()
-    (slopes,) = torch.autograd.grad(question.f(law)(counts).sum(), counts)
-    return {"rsample": slopes @ law.gradient(law.outcomes)}
+    distribution = distribution_of(setting)
+    counts = draw(setting, num_samples, seed).requires_grad_()
+    (slopes,) = torch.autograd.grad(question.f(distribution)(counts).sum(), counts)
+    return {"rsample": slopes @ distribution.gradient(distribution.outcomes)}
 
 
 def as_setting(
-    law: Any, groups: Any, draws: Any, sizes: Sequence[Any], log2_weights: Sequence[Any]
+    model: Any, groups: Any, draws: Any, sizes: Sequence[Any], log2_weights: Sequence[Any]
 ) -> Setting:
-    """A setting from the values of the page's fields, all of them checked; fields of groups that
-    are not shown are not read.
+    """The setting that the values of the page's fields describe. All values are checked, except
+    those of hidden groups, which are ignored.
     """
     shown = slice(limits.GROUPS.checked(groups))
     group_sizes = tuple(
@@ -293,4 +317,4 @@ def as_setting(
         2.0 ** limit.checked(value)
         for limit, value in zip(limits.LOG2_WEIGHTS[shown], log2_weights[shown], strict=True)
     )
-    return Setting(limits.LAW.checked(law), group_sizes, limits.DRAWS.checked(draws), weights)
+    return Setting(limits.MODEL.checked(model), group_sizes, limits.DRAWS.checked(draws), weights)

@@ -1,15 +1,16 @@
-"""The page itself: sliders on one side, what follows from them on the other. It computes nothing
-and draws nothing.
+"""The page: sliders on the left, figures and tables on the right. `numbers` computes them and
+`figures` draws them.
 """
 
 from __future__ import annotations
 
 import html
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import gradio as gr
+from torch import Tensor
 
 from diffurn.explore import figures, limits, numbers
 from diffurn.explore.figures import SUBSCRIPTS
@@ -23,37 +24,36 @@ from diffurn.explore.limits import (
     THRESHOLD,
     WALLENIUS,
 )
-from diffurn.explore.numbers import Gradient, Question, Setting
+from diffurn.explore.numbers import Distribution, Gradient, Question, Setting
 
-# The paper's urn with the weights of our own examples, and groups that wait until more than three
-# are wanted.
+# The urn at the start: the group sizes of the paper's example, and two hidden groups.
 GROUP_SIZES, LOG2_WEIGHTS, DRAWS, GROUPS = (3, 5, 4, 4, 4), (0.0, 1.0, -1.0, 2.0, -2.0), 5, 3
-GRADIENTS = 400  # one-draw gradients for each estimator
+GRADIENTS = 400  # one-sample gradients of each estimator
 
 INTRODUCTION = """
-<h1>An urn to play with</h1>
+<h1>Interactive demo</h1>
 <p>An urn holds groups of balls, and <i>n</i> of them are drawn without replacement. A ball of group <i>j</i> has importance
-<i>ω<sub>j</sub></i>: only ratios matter. Move a slider; everything follows, exactly.</p>
+<i>ω<sub>j</sub></i>; only ratios matter. Move a slider, and the exact results follow.</p>
 """
-LAWS = """
-<p class="hint"><b>Fisher:</b> every ball is taken or not on its own, and the total turns out to be <i>n</i>.
+MODELS = """
+<p class="hint"><b>Fisher:</b> each ball is taken or not independently of the others, given that the total is <i>n</i>.
 <b>Wallenius:</b> balls are taken one after another, and compete.</p>
 """
 ABOUT_DRAWS = "<h2>How many balls of each group?</h2>"
 ABOUT_MERGED = """
-<h2>The paper's shortcut</h2>
-<p>The paper draws group by group, and takes all later groups for one of average importance. That is Fisher's law only where the merged
-groups are equally important; otherwise the error shows here.</p>
+<h2>The paper's approximation</h2>
+<p>The paper draws one group after another, and merges all later groups into one of average importance. The result is Fisher's distribution
+only if the merged groups are equally important. This table shows the error.</p>
 """
 ABOUT_GRADIENTS = f"""
 <h2>Gradients through a draw</h2>
-<p>How does the average of <i>f</i> change with log <i>ω</i>? Exactly (the black line), and as estimated from one draw at a time, which is
-what training a model sees: a bar is the average of {GRADIENTS} such estimates (off the line: biased), its whisker the standard deviation of
-one. <i>τ</i> is the temperature of the Gumbel-Softmax chains, the paper's way.</p>
+<p>How does the mean of <i>f</i> change with log <i>ω</i>? The black line is the exact gradient. A model in training sees estimates from one
+sample at a time: a bar is the average of {GRADIENTS} estimates (off the line, it is biased), its whisker the standard deviation of one.
+<i>τ</i> is the temperature of the Gumbel-Softmax chains, the paper's method.</p>
 """
 CSS = f"""
 .gradio-container {{ max-width: 1400px !important; margin: auto; overflow-x: clip; }}
-/* gradio forgets this once the focus has moved on */
+/* Gradio drops this style when the focus moves on. */
 input[type=radio]:checked {{
   background-color: var(--checkbox-background-color-selected) !important; border-color: var(--checkbox-border-color-selected) !important;
 }}
@@ -86,8 +86,8 @@ input[type=radio]:checked {{
 
 
 def build() -> gr.Blocks:
-    """The page, not yet served. It calls nobody: no telemetry, no fonts or scripts from elsewhere,
-    no record of what was tried.
+    """The page, ready to be served. It uses no telemetry and no fonts or scripts of other sites, and
+    keeps no record of its values.
     """
     with gr.Blocks(title="diffurn explore", analytics_enabled=False) as page:
         _words(INTRODUCTION)
@@ -98,13 +98,13 @@ def build() -> gr.Blocks:
                 refusal = gr.HTML(visible=False, elem_classes="words", padding=False)
                 _words(ABOUT_DRAWS)
                 with gr.Row():
-                    numbers_of_draws = [
-                        (limits.NUMBER.label(choice), choice) for choice in limits.NUMBER.choices
-                    ]
-                    number = gr.Radio(
-                        numbers_of_draws,
+                    num_samples = gr.Radio(
+                        [
+                            (limits.NUM_SAMPLES.label(each), each)
+                            for each in limits.NUM_SAMPLES.choices
+                        ],
                         value=1_000,
-                        label="draws to compare with",
+                        label="samples to compare with",
                         min_width=250,
                         scale=3,
                     )
@@ -124,11 +124,10 @@ def build() -> gr.Blocks:
                 _words(ABOUT_GRADIENTS)
                 question = _question_controls()
                 chart = _words("")
-        # Values come as they were typed: gradio would answer those out of range with an error of
-        # its own.
+        # Without Gradio's own preprocessing, so that values out of range get a sentence of ours.
         quiet = {"show_progress": "hidden", "api_visibility": "private", "preprocess": False}
-        # Of the steps of a moving slider the last one counts. Seeds are torch's own, so nothing may
-        # draw in between.
+        # Only the last step of a moving slider counts. One call at a time, because the seed is a
+        # state of torch that all calls share.
         live = {
             **quiet,
             "trigger_mode": "always_last",
@@ -137,9 +136,9 @@ def build() -> gr.Blocks:
         }
         moved = [page.load, seed.change, *(control.input for control in urn)]
         gr.on(
-            [*moved, number.input],
-            show_law,
-            [*urn, number, seed],
+            [*moved, num_samples.input],
+            show_distribution,
+            [*urn, num_samples, seed],
             [refusal, panels, merged],
             **live,
         )
@@ -162,11 +161,11 @@ def _words(text: str) -> gr.HTML:
 
 
 def _urn_controls() -> tuple[list[Any], list[Any]]:
-    """Law, number of groups, draws, all group sizes, all weights; and the rows of the groups, to be
-    shown or hidden.
+    """The fields of the urn (model, number of groups, draws, all group sizes, all weights), and the
+    rows of the groups, to show and hide.
     """
-    law = gr.Radio(list(limits.LAW.choices), value=FISHER, label="law")
-    _words(LAWS)
+    model = gr.Radio(list(limits.MODEL.choices), value=FISHER, label="model")
+    _words(MODELS)
     groups = _slider(limits.GROUPS, GROUPS, "groups")
     draws = _slider(limits.DRAWS, DRAWS, "n, balls drawn")
     sizes, weights, rows = [], [], []
@@ -185,10 +184,10 @@ def _urn_controls() -> tuple[list[Any], list[Any]]:
             )
         rows.append(row)
     _words(
-        '<p class="hint">m: balls of a group. log₂ ω: at 0 the importance is 1, and each step of 1 '
-        "doubles it.</p>"
+        '<p class="hint">m: the balls of a group. log₂ ω: at 0 the importance is 1, and each step of '
+        "1 doubles it.</p>"
     )
-    return [law, groups, draws, *sizes, *weights], rows
+    return [model, groups, draws, *sizes, *weights], rows
 
 
 def _question_controls() -> list[Any]:
@@ -216,8 +215,8 @@ def _slider(
 
 
 def _visible_groups(groups: Any, group: Any) -> list[Any]:
-    """Rows for the groups there are, and a choice among them; nothing changes where there is no
-    such number of groups.
+    """Shows the rows of the first groups, and limits the choice of a group to them. An invalid
+    number of groups changes nothing.
     """
     try:
         groups = limits.GROUPS.checked(groups)
@@ -235,91 +234,103 @@ def _visible_choices(function: Any) -> list[Any]:
 
 
 def _next_seed(seed: Any) -> int:
-    """The seed after this one; a value that is no seed is followed by the first."""
+    """The next seed; after an invalid value, the first."""
     try:
         return (limits.SEED.checked(seed) + 1) % limits.SEED.highest
     except ValueError:
         return limits.SEED.lowest
 
 
-def _setting(law: Any, groups: Any, draws: Any, *controls: Any) -> Setting:
-    return numbers.as_setting(law, groups, draws, controls[:MOST_GROUPS], controls[MOST_GROUPS:])
+def _setting(model: Any, groups: Any, draws: Any, *controls: Any) -> Setting:
+    return numbers.as_setting(model, groups, draws, controls[:MOST_GROUPS], controls[MOST_GROUPS:])
 
 
 def _refusal(problem: ValueError) -> str:
     return f'<p class="refusal">{html.escape(str(problem))}</p>'
 
 
-def show_law(*controls: Any) -> tuple[Any, str, str]:
-    """What the page says about the urn: a refusal or nothing, the panels, and how far the merged
-    law is off.
+def show_distribution(*controls: Any) -> tuple[Any, str, str]:
+    """The refusal of an impossible urn, the panels of the groups, and the error of the paper's
+    approximation.
     """
-    *urn, number, seed = controls
+    *urn, num_samples, seed = controls
     try:
         setting = _setting(*urn)
-        number = limits.NUMBER.checked(number)
-        drawn = numbers.draw(setting, number, limits.SEED.checked(seed))
+        num_samples = limits.NUM_SAMPLES.checked(num_samples)
+        drawn = numbers.draw(setting, num_samples, limits.SEED.checked(seed))
     except ValueError as problem:
         return gr.update(value=_refusal(problem), visible=True), "", ""
-    law = numbers.law_of(setting)
-    exact = numbers.marginals(law.outcomes, law.probabilities, setting.largest)
-    shares = numbers.shares(drawn, setting.largest)
-    merged = numbers.merged_probabilities(setting) if setting.law == FISHER else None
-    merged_marginals = (
-        None if merged is None else numbers.marginals(law.outcomes, merged, setting.largest)
+    distribution = numbers.distribution_of(setting)
+    merged = numbers.merged_probabilities(setting) if setting.model == FISHER else None
+    marks = [("many", "exact"), ("dot", f"share of {num_samples:,} samples")]
+    if merged is None:
+        about_merged = (
+            "<p>The approximation is of Fisher's distribution. Choose Fisher to see it.</p>"
+        )
+    else:
+        marks.append(("dashes", "merged, as in the paper"))
+        about_merged = _merged_table(distribution, merged, setting.largest)
+    panels = "".join(_panels(setting, distribution, drawn, merged))
+    return (
+        gr.update(value="", visible=False),
+        figures.legend(marks) + f'<div class="panels">{panels}</div>',
+        about_merged,
     )
-    pictures = []
+
+
+def _panels(
+    setting: Setting, distribution: Distribution, drawn: Tensor, merged: Tensor | None
+) -> Iterator[str]:
+    """The picture of each group."""
+    exact = numbers.marginals(distribution.outcomes, distribution.probabilities, setting.largest)
+    shares = numbers.shares(drawn, setting.largest)
+    approximate = (
+        None
+        if merged is None
+        else numbers.marginals(distribution.outcomes, merged, setting.largest)
+    )
     for j, (size, weight) in enumerate(zip(setting.group_sizes, setting.weights, strict=True)):
         shown = slice(0, min(size, setting.draws) + 1)
-        title = f"m = {size}, ω = {weight:.3g}, mean {law.mean[j]:.2f} ± {law.deviation[j]:.2f}"
+        mean, deviation = distribution.mean[j], distribution.deviation[j]
+        title = f"m = {size}, ω = {weight:.3g}, mean {mean:.2f} ± {deviation:.2f}"
         figure = figures.marginal(
             j,
             title,
             exact[shown, j],
             shares[shown, j],
-            None if merged_marginals is None else merged_marginals[shown, j],
+            None if approximate is None else approximate[shown, j],
         )
-        pictures.append(
-            figures.as_image(figure, f"Probabilities of the counts of group {j + 1}: {title}")
-        )
-    marks = [("many", "exact"), ("dot", f"share of {number:,} draws")] + (
-        [] if merged is None else [("dashes", "merged, as in the paper")]
-    )
-    panels = figures.legend(marks) + f'<div class="panels">{"".join(pictures)}</div>'
-    if merged is None or merged_marginals is None:
-        about_merged = (
-            "<p>The shortcut stands for Fisher's law; choose it to see how far off it is.</p>"
-        )
-    else:
-        about_merged = _merged_table(law, exact, merged, merged_marginals)
-    return gr.update(value="", visible=False), panels, about_merged
+        yield figures.as_image(figure, f"Probabilities of the counts of group {j + 1}: {title}")
 
 
-def _merged_table(law: numbers.Law, exact: Any, merged: Any, merged_marginals: Any) -> str:
+def _merged_table(distribution: Distribution, merged: Tensor, largest: int) -> str:
     """Means and distances, group by group and for all groups at once."""
-    distances = numbers.total_variation(exact, merged_marginals).tolist()
-    means = (merged @ law.outcomes).tolist()
+    exact, approximate = (
+        numbers.marginals(distribution.outcomes, probabilities, largest)
+        for probabilities in (distribution.probabilities, merged)
+    )
+    distances = numbers.total_variation(exact, approximate).tolist()
+    means = (merged @ distribution.outcomes).tolist()
     rows = [
-        [f"group {j + 1}", f"{law.mean[j]:.3f}", f"{mean:.3f}", f"{distances[j]:.4f}"]
+        [f"group {j + 1}", f"{distribution.mean[j]:.3f}", f"{mean:.3f}", f"{distances[j]:.4f}"]
         for j, mean in enumerate(means)
     ]
-    rows.append(
-        ["all at once", "", "", f"{numbers.total_variation(law.probabilities, merged):.4f}"]
-    )
+    total = numbers.total_variation(distribution.probabilities, merged)
+    rows.append(["all at once", "", "", f"{total:.4f}"])
     caption = (
-        "<p class='hint'>Total variation is the most by which the two laws can disagree "
-        "about the probability of anything.</p>"
+        "<p class='hint'>Total variation is the largest difference between the probabilities that "
+        "the two give to any event.</p>"
     )
     return _table(["", "mean, exact", "mean, merged", "total variation"], rows) + caption
 
 
 def show_gradient(*controls: Any) -> str:
-    """The chart of gradients with its table, or nothing where there is no such urn."""
+    """The chart of gradients with its table, or nothing if the urn is impossible."""
     *urn, function, group, threshold, temperature, seed = controls
     try:
         setting = _setting(*urn)
     except ValueError:
-        return ""  # the sentence stands above
+        return ""  # `show_distribution` shows the sentence
     groups = len(setting.group_sizes)
     try:
         chosen = min(limits.GROUP.checked(group), groups)
@@ -355,22 +366,24 @@ def _in_words(setting: Setting, question: Question, found: Gradient) -> str:
         DIVERSITY: "1 − Σ(x<sub>j</sub>/n)²",
     }
     notes = {
-        COUNT: "Linear in the counts: the exact gradient of the mean is all it takes.",
-        SQUARE: "It curves, and straight-through estimates are a little biased.",
-        SPREAD: "Its average is the variance. Where f curves this much, straight-through estimates "
-        "can be far off.",
-        THRESHOLD: "Its average is a probability. A threshold is flat, so rank indicators carry "
-        "the gradient.",
-        DIVERSITY: "How often two balls of the draw, each picked from all of it, differ in group.",
+        COUNT: "f is linear in the counts, so the gradient of the mean is the whole gradient.",
+        SQUARE: "f is curved, so straight-through estimates are slightly biased.",
+        SPREAD: "The mean of f is the variance. f is so curved that straight-through estimates can "
+        "be far off.",
+        THRESHOLD: "The mean of f is a probability. The derivative of f is zero, so rank indicators "
+        "carry the gradient.",
+        DIVERSITY: "The probability that two of the drawn balls, chosen with replacement, belong "
+        "to different groups.",
     }
     text = (
-        f"<p><b>f(x) = {formulas[question.function]}</b>, on average "
+        f"<p><b>f(x) = {formulas[question.function]}</b> has the mean "
         f"{found.value:.4g}.<br>{notes[question.function]}</p>"
     )
     if not found.estimates:
         return (
-            text + "<p>Wallenius' law has no estimator for a threshold: the exact gradient stands "
-            "alone.</p>"
+            text
+            + "<p>There is no estimator for a threshold in Wallenius' model, so only the exact "
+            "gradient is shown.</p>"
         )
     rows = [
         [name, _ratio(estimate.bias), _ratio(estimate.spread)]
@@ -380,8 +393,8 @@ def _in_words(setting: Setting, question: Question, found: Gradient) -> str:
         _table(["", "bias", "spread"], rows)
         + "<p class='hint'>Both relative to the length of the exact gradient.</p>"
     )
-    if setting.law == WALLENIUS:
-        table += "<p class='hint'>rsample of Wallenius' law sends gradients back by ∂ mean / ∂ log ω.</p>"
+    if setting.model == WALLENIUS:
+        table += "<p class='hint'>rsample of Wallenius' model multiplies gradients by ∂ mean / ∂ log ω.</p>"
     return text + table
 
 

@@ -1,4 +1,4 @@
-"""Serving the page to this machine, and to nobody else."""
+"""Serves the page to this machine only."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ ADDRESS = "127.0.0.1"
 
 
 def prepare() -> None:
-    """Imports what the page needs, told beforehand to call nobody. ImportError names what is
-    missing.
+    """Switches the telemetry of the page's packages off, and imports them. An ImportError names the
+    one that is missing.
     """
     os.environ.update(
         GRADIO_ANALYTICS_ENABLED="False", HF_HUB_DISABLE_TELEMETRY="1", HF_HUB_OFFLINE="1"
@@ -20,15 +20,13 @@ def prepare() -> None:
 
 
 def listen(port: int) -> socket.socket:
-    """A socket that waits for browsers on this machine; port 0 takes any free one. OSError where
-    the port is taken or not allowed.
+    """A socket that listens to browsers on this machine; port 0 takes any free port. OSError if the
+    port is taken or not allowed.
     """
     listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
     try:
-        if os.name == "posix":
-            listener.setsockopt(
-                socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-            )  # a port that was just closed is free
+        if os.name == "posix":  # a port that was closed a moment ago may be used again
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((ADDRESS, port))
         listener.listen()
     except OSError:
@@ -38,7 +36,7 @@ def listen(port: int) -> socket.socket:
 
 
 def serve(listener: socket.socket) -> None:
-    """Serves the page until it is interrupted; `prepare` comes first."""
+    """Serves the page until Ctrl-C; call `prepare` first."""
     import gradio
     import torch
     import uvicorn
@@ -48,12 +46,11 @@ def serve(listener: socket.socket) -> None:
     from diffurn.explore import page
     from diffurn.explore.guard import Guard
 
-    torch.set_num_threads(1)  # the urns are small: threads would only wait for one another
+    torch.set_num_threads(1)  # threads do not pay for small urns
     app = FastAPI(openapi_url=None)
     app.add_middleware(Guard)
-    app.add_middleware(
-        TrustedHostMiddleware, allowed_hosts=[ADDRESS, "localhost"]
-    )  # DNS rebinding: names of other sites
+    # Against DNS rebinding, where the name of another site leads to this machine.
+    app.add_middleware(TrustedHostMiddleware, allowed_hosts=[ADDRESS, "localhost"])
     system = [gradio.themes.Font(name) for name in ("system-ui", "sans-serif")]
     monospaced = [gradio.themes.Font(name) for name in ("ui-monospace", "monospace")]
     app = gradio.mount_gradio_app(
