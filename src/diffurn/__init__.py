@@ -40,6 +40,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from diffurn.estimators import (
         CovarianceST,
+        Estimator,
         ExponentialAnnealing,
         GumbelDraw,
         GumbelSoftmax,
@@ -55,6 +56,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "CovarianceST",
+    "Estimator",
     "ExponentialAnnealing",
     "FisherHypergeometric",
     "FitResult",
@@ -73,6 +75,7 @@ __all__ = [
 # `import diffurn` and `diffurn --help` do not wait for torch.
 _HOMES = {
     "CovarianceST": "diffurn.estimators",
+    "Estimator": "diffurn.estimators",
     "ExponentialAnnealing": "diffurn.estimators",
     "FisherHypergeometric": "diffurn.fisher",
     "FitResult": "diffurn.inference",

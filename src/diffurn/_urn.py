@@ -61,6 +61,7 @@ class Urn(Distribution):
     _has_slopes_at_zero = True
 
     _known_facts: _Facts | None = None
+    _has_rsample: bool | None = None
 
     group_sizes: Tensor
     draws: Tensor
@@ -313,9 +314,13 @@ class Urn(Distribution):
         self._estimator = self._checked_estimator(estimator)
 
     @property
-    def has_rsample(self) -> bool:  # type: ignore[override]
+    def has_rsample(self) -> bool:
         """Whether an estimator was given. `rsample` works without one, by `CovarianceST`."""
-        return self._estimator is not None
+        return self._estimator is not None if self._has_rsample is None else self._has_rsample
+
+    @has_rsample.setter
+    def has_rsample(self, value: bool) -> None:  # as Pyro's ``has_rsample_`` does
+        self._has_rsample = value
 
     @property
     def support(self) -> constraints.Constraint:
@@ -379,7 +384,7 @@ class Urn(Distribution):
         batch_shape = torch.Size(batch_shape)
         full = batch_shape + self.event_shape
         new._is_log, new._sizes, new._most_draws = self._is_log, self._sizes, self._most_draws
-        new._estimator = self._estimator
+        new._estimator, new._has_rsample = self._estimator, self._has_rsample
         new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
         new._given = self._given.expand(full)
         super(Urn, new).__init__(batch_shape, self.event_shape, validate_args=False)
