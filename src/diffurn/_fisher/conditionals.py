@@ -22,9 +22,6 @@ from diffurn._fisher.nodes import half_width
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 
-# Enough nats that no possible count is left out, since divergences depend on the tails.
-_ALL_COUNTS = 1e6
-
 
 def merged(log_odds: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor]:
     """Log-odds and size of groups ``(..., k)`` merged into one, ``(..., 1)``, as in the paper."""
