@@ -1,4 +1,4 @@
-"""`diffurn bench`: measure this package on this machine."""
+"""`python -m benchmarks`: measure this package on this machine."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(help="Measure this package on this machine.")
 
 
 @app.callback(invoke_without_command=True)
-def compare(
+def peers(
     context: typer.Context,
     out: Annotated[
         Path, typer.Option(help="Folder for bench.json, ratios.md and the figures.")
@@ -143,3 +143,28 @@ def gradients(
         for table in experiment.tables(judgements):
             console.print(table.as_rich())
         console.print(f"records and figure: {out}", soft_wrap=True, markup=False)
+
+
+@app.command()
+def compare(
+    before: Annotated[str, typer.Argument(help="A git revision, or a folder with a src/.")],
+    after: Annotated[str, typer.Argument(help="Another one; . is this checkout.")] = ".",
+    out: Annotated[Path, typer.Option(help="Folder for compare.json and compare.md.")] = Path(
+        "build/compare"
+    ),
+    only: Annotated[
+        list[str] | None, typer.Option(help="Only cells whose name contains this; repeatable.")
+    ] = None,
+    rounds: Annotated[int, typer.Option(min=1, help="Rounds per cell.")] = 5,
+    longest: Annotated[float, typer.Option(help="Leave out cells that take more seconds.")] = 3.0,
+    device: Annotated[str, typer.Option(help="torch device, such as cpu or cuda.")] = "cpu",
+    list_cells: Annotated[bool, typer.Option("--list", help="Name the cells, and stop.")] = False,
+) -> None:
+    """Compare two source trees of this package: time after / time before, cell by cell."""
+    from benchmarks.commands import compare_trees
+
+    compare_trees(before, after, out, tuple(only or ()), rounds, longest, device, list_cells)
+
+
+if __name__ == "__main__":
+    app()

@@ -15,7 +15,8 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cells import Case, Problem
-from benchmarks.measure import SHORTEST_ROUND, CannotDoError, Job, Limits, Measured, deadline
+from benchmarks.limits import CannotDoError, Limits, deadline
+from benchmarks.measure import SHORTEST_ROUND, Job, Measured
 
 _SCRIPT = Path(__file__).with_suffix(".R")
 _MOST_GROUPS = 32

@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
-from diffurn._urn import Urn
 from diffurn.estimators import Estimator
 
 # What one item of each operation is.
@@ -195,7 +194,9 @@ class Problem:
     def group_sizes(self) -> Tensor:
         return torch.full((self.case.groups,), self.case.group_size, device=self.device)
 
-    def urn(self, log_weights: Tensor, estimator: Estimator | None = None) -> Urn:
+    def urn(
+        self, log_weights: Tensor, estimator: Estimator | None = None
+    ) -> FisherHypergeometric | WalleniusHypergeometric:
         """Urns as a user makes them, with their arguments checked."""
         if self.case.law == "wallenius":
             return WalleniusHypergeometric(

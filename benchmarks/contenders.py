@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from benchmarks.cells import Case, Problem
-from benchmarks.measure import CannotDoError, Job, PythonJob, tensor_memory
-from diffurn import GumbelSoftmax, fit, score_surrogate
-from diffurn.estimators import Estimator
+from benchmarks.limits import CannotDoError
+from benchmarks.measure import Job, PythonJob, tensor_memory
+from benchmarks.ours import run_of, squared_length, through_draws
+from diffurn import GumbelSoftmax, score_surrogate
 
 # Elements of the largest tensors that an algorithm working in windows of counts is given at once;
 # larger batches are done in part.
@@ -56,10 +57,6 @@ def torch_job(problem: Problem, run: Callable[[], Any]) -> PythonJob:
     return PythonJob(run, tensor_memory(problem.device), problem.device)
 
 
-def _squared_length(x: Tensor) -> Tensor:
-    return x.square().sum(-1)
-
-
 @dataclass(frozen=True)
 class Ours:
     """This package with its defaults: the covariance estimator, Wald intervals."""
@@ -74,36 +71,7 @@ class Ours:
         return case.items
 
     def job(self, problem: Problem, items: int) -> PythonJob:
-        log_weights = problem.log_weights
-
-        def moments() -> tuple[Tensor, Tensor]:
-            urn = problem.urn(log_weights)
-            return urn.mean, urn.variance
-
-        runs: dict[str, Callable[[], Any]] = {
-            "log_prob": lambda: problem.urn(log_weights).log_prob(problem.counts),
-            "moments": moments,
-            "many-draws": lambda: problem.urn(log_weights[0]).sample((items,)),
-            "one-draw-each": lambda: problem.urn(log_weights).sample(),
-            "gradient": _through_draws(problem, items, None),
-            "fit": lambda: fit(problem.counts.unsqueeze(-2), problem.group_sizes).coefficients,
-        }
-        if problem.case.operation in ("log_prob", "fit"):
-            _ = problem.counts  # made before a clock runs
-        return torch_job(problem, runs[problem.case.operation])
-
-
-def _through_draws(
-    problem: Problem, items: int, estimator: Estimator | None
-) -> Callable[[], Tensor]:
-    log_weights = problem.log_weights[:items].clone().requires_grad_()
-
-    def run() -> Tensor:
-        return torch.autograd.grad(
-            _squared_length(problem.urn(log_weights, estimator).rsample()).sum(), log_weights
-        )[0]
-
-    return run
+        return torch_job(problem, run_of(problem, items))
 
 
 @dataclass(frozen=True)
@@ -125,7 +93,7 @@ class Gumbel:
 
     def job(self, problem: Problem, items: int) -> Job:
         if problem.case.operation == "gradient":
-            return torch_job(problem, _through_draws(problem, items, self.estimator))
+            return torch_job(problem, through_draws(problem, items, self.estimator))
         number = (items,) if problem.case.operation == "many-draws" else ()
         log_weights = problem.log_weights[0] if number else problem.log_weights[:items]
 
@@ -157,7 +125,7 @@ class Score:
 
         def run() -> Tensor:
             surrogate = score_surrogate(
-                problem.urn(log_weights), _squared_length, _SCORE_DRAWS, self.control_variate
+                problem.urn(log_weights), squared_length, _SCORE_DRAWS, self.control_variate
             )
             return torch.autograd.grad(surrogate.sum(), log_weights)[0]
 

@@ -6,20 +6,18 @@ from __future__ import annotations
 
 import math
 import os
-import signal
 import statistics
-import threading
 import time
 import tracemalloc
 import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 
+from benchmarks.limits import Limits, deadline
 from diffurn_studies.harness.environment import wait_for
 
 Clock = Callable[[], float]
@@ -28,33 +26,6 @@ Clock = Callable[[], float]
 SHORTEST_ROUND = 0.005
 # Seconds that kernels may take to compile.
 COMPILATION = 30.0
-
-
-class CannotDoError(Exception):
-    """A contender cannot do a job; the message is a short reason for the table."""
-
-
-class OutOfTimeError(CannotDoError):
-    """A job was stopped."""
-
-
-@dataclass(frozen=True)
-class Limits:
-    """How long a cell may take.
-
-    Attributes:
-        seconds: for all rounds together.
-        rounds: how many at most.
-        patience: the first run may take this many times `seconds`; then it is stopped.
-    """
-
-    seconds: float = 1.0
-    rounds: int = 7
-    patience: float = 30.0
-
-    @property
-    def longest_run(self) -> float:
-        return self.patience * self.seconds
 
 
 @dataclass(frozen=True)
@@ -147,30 +118,6 @@ def plan(first: float, limits: Limits) -> tuple[int, int]:
     """
     repeats = max(1, math.ceil(SHORTEST_ROUND / max(first, 1e-7)))
     return repeats, max(1, min(limits.rounds, int(limits.seconds / max(first * repeats, 1e-7))))
-
-
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Stops what runs inside after so many seconds, where the system has such timers (not on
-    Windows, nor outside the main thread).
-    """
-    if (
-        not hasattr(signal, "setitimer")
-        or threading.current_thread() is not threading.main_thread()
-    ):
-        yield
-        return
-
-    def stop(*_: Any) -> None:
-        raise OutOfTimeError(f"over {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def as_array(value: Any) -> np.ndarray:

@@ -23,14 +23,8 @@ from benchmarks.agreement import Judge
 from benchmarks.biasedurn import MissingError, RProcess, biased_urns
 from benchmarks.cells import OPERATIONS, Case, Problem, Sweep, sweeps
 from benchmarks.contenders import Contender, within_torch
-from benchmarks.measure import (
-    CannotDoError,
-    Limits,
-    Measured,
-    OutOfTimeError,
-    available_bytes,
-    expected,
-)
+from benchmarks.limits import CannotDoError, Limits, OutOfTimeError
+from benchmarks.measure import Measured, available_bytes, expected
 from diffurn_studies.harness.environment import environment, usable_device
 
 # A forecast must be this far beyond the limit before ours is not even tried.

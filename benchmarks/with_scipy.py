@@ -11,7 +11,8 @@ import scipy  # type: ignore[import-untyped]
 from scipy import stats
 
 from benchmarks.cells import Case, Problem
-from benchmarks.measure import CannotDoError, Job, PythonJob, array_memory
+from benchmarks.limits import CannotDoError
+from benchmarks.measure import Job, PythonJob, array_memory
 
 VERSION: str = scipy.__version__
 _LARGEST_POPULATION = 2**31 - 1

@@ -29,7 +29,8 @@ from benchmarks.agreement import Judge, of_draws
 from benchmarks.cells import LAWS, OPERATIONS, Case, Problem, Sweep, sweeps
 from benchmarks.contenders import within_torch
 from benchmarks.figure import STYLES, scaling
-from benchmarks.measure import CannotDoError, Limits, Measured, OutOfTimeError, PythonJob, deadline
+from benchmarks.limits import CannotDoError, Limits, OutOfTimeError, deadline
+from benchmarks.measure import Measured, PythonJob
 from benchmarks.tables import (
     all_tables,
     as_markdown,

@@ -1,0 +1,148 @@
+"""Is one revision of the library slower than another? Ratios of times, cell by cell.
+
+Two worker processes (`benchmarks.worker`) stay alive, one for each source tree, and take turns, so
+that other load on the machine hits both. Every cell is timed in rounds; a round asks both workers,
+in alternating order, for the least processor time of several runs, and gives one ratio. The ratio
+of a cell is the median over its rounds. Cells that seem slower are measured again in new processes
+with more rounds, and those rounds count.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from benchmarks.workers import Timed, Worker, WorkerError
+
+# Beyond this ratio a cell is slower; beyond the other, it is measured again.
+SLOWER, SUSPECT = 1.10, 1.05
+# Seconds below which several runs are timed together.
+_SHORTEST = 0.002
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True)
+class Effort:
+    """How carefully a cell is measured.
+
+    Attributes:
+        rounds: how many ratios.
+        seconds: in each round, of each tree; at least one run.
+        repeats: the largest number of timings in a round, of which the least counts.
+        longest: cells with longer runs are left out.
+    """
+
+    rounds: int = 5
+    seconds: float = 0.03
+    repeats: int = 20
+    longest: float = 3.0
+
+    @property
+    def more(self) -> Effort:
+        """For cells that seem slower."""
+        return Effort(3 * self.rounds, 3 * self.seconds, self.repeats, self.longest)
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The rounds of one cell: seconds of one run of each tree."""
+
+    cell: str
+    before: tuple[float, ...]
+    after: tuple[float, ...]
+
+    @property
+    def ratios(self) -> list[float]:
+        return [after / before for before, after in zip(self.before, self.after, strict=True)]
+
+    @property
+    def ratio(self) -> float:
+        return statistics.median(self.ratios)
+
+    def as_json(self) -> dict[str, Any]:
+        return {**asdict(self), "ratio": self.ratio}
+
+
+@dataclass(frozen=True)
+class NotCompared:
+    """A cell that one tree or both cannot do, and what each said; empty where it can."""
+
+    cell: str
+    before: str
+    after: str
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+Outcome = Comparison | NotCompared
+
+
+def compared(before: Timed, after: Timed, cell: str, effort: Effort) -> Outcome:
+    """One cell."""
+    times, errors = [], []
+    for worker in (before, after):
+        try:
+            times.append(worker.seconds(cell=cell, longest=effort.longest))
+            errors.append("")
+        except WorkerError as error:
+            errors.append(str(error))
+    if any(errors):
+        return NotCompared(cell, *errors)
+    slowest = max(*times, 1e-7)
+    if slowest > effort.longest:
+        return NotCompared(cell, *(f"a run takes {seconds:.1f} s" for seconds in times))
+    runs = max(1, round(_SHORTEST / slowest))
+    repeats = max(1, min(effort.repeats, int(effort.seconds / (runs * slowest))))
+    question = {"repeats": repeats, "runs": runs}
+    rounds: tuple[list[float], list[float]] = [], []
+    try:
+        for index in range(effort.rounds):
+            for side in (0, 1) if index % 2 == 0 else (1, 0):
+                rounds[side].append((before, after)[side].seconds(**question))
+    except WorkerError as error:
+        return NotCompared(cell, str(error), str(error))
+    return Comparison(cell, tuple(rounds[0]), tuple(rounds[1]))
+
+
+def run(
+    sources: tuple[Path, Path],
+    cells: Sequence[str],
+    effort: Effort,
+    device: str = "cpu",
+    progress: Progress | None = None,
+) -> Iterator[Outcome]:
+    """Every cell once, then those that seem slower again: of two outcomes of one cell the later
+    counts.
+    """
+    with tempfile.TemporaryDirectory(prefix="diffurn-") as folder:
+        suspects = []
+        for outcome in _pass(sources, cells, effort, device, Path(folder), progress):
+            if isinstance(outcome, Comparison) and outcome.ratio > SUSPECT:
+                suspects.append(outcome.cell)
+            yield outcome
+        yield from _pass(sources, suspects, effort.more, device, Path(folder), progress)
+
+
+def _pass(
+    sources: tuple[Path, Path],
+    cells: Sequence[str],
+    effort: Effort,
+    device: str,
+    inputs: Path,
+    progress: Progress | None,
+) -> Iterator[Outcome]:
+    if not cells:
+        return
+    with (
+        Worker(sources[0], inputs, device) as before,
+        Worker(sources[1], inputs, device) as after,
+    ):
+        for done, cell in enumerate(cells, 1):
+            yield compared(before, after, cell, effort)
+            if progress is not None:
+                progress(done, len(cells))
