@@ -1,14 +1,15 @@
 """Is one revision of the library slower than another? Ratios of times, cell by cell.
 
-Two worker processes (`benchmarks.worker`) stay alive, one for each source tree, and take turns, so
-that other load on the machine hits both. Every cell is timed in rounds; a round asks both workers,
-in alternating order, for the least processor time of several runs, and gives one ratio. The ratio
-of a cell is the median over its rounds. Cells that seem slower are measured again in new processes
-with more rounds, and those rounds count.
+Two worker processes (`benchmarks.worker`) stay alive, one for each source tree, and take turns of a
+few milliseconds, so that other load on the machine hits both. Every cell is timed in rounds of
+several turns; the least processor times of a round give one ratio. The ratio of a cell is the
+median over its rounds. Cells that seem slower are measured again in new processes with more rounds,
+and those rounds count.
 """
 
 from __future__ import annotations
 
+import math
 import statistics
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -32,19 +33,19 @@ class Effort:
     Attributes:
         rounds: how many ratios.
         seconds: in each round, of each tree; at least one run.
-        repeats: the largest number of timings in a round, of which the least counts.
+        turns: the largest number of turns in a round, of which the least time counts.
         longest: cells with longer runs are left out.
     """
 
     rounds: int = 5
-    seconds: float = 0.03
-    repeats: int = 20
+    seconds: float = 0.06
+    turns: int = 12
     longest: float = 3.0
 
     @property
     def more(self) -> Effort:
         """For cells that seem slower."""
-        return Effort(3 * self.rounds, 3 * self.seconds, self.repeats, self.longest)
+        return Effort(3 * self.rounds, 2 * self.seconds, 2 * self.turns, self.longest)
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,11 @@ class Comparison:
     @property
     def ratio(self) -> float:
         return statistics.median(self.ratios)
+
+    @property
+    def ratio_of_best(self) -> float:
+        """Of the least times over all rounds: what a quiet machine would show."""
+        return min(self.after) / min(self.before)
 
     def as_json(self) -> dict[str, Any]:
         return {**asdict(self), "ratio": self.ratio}
@@ -97,16 +103,22 @@ def compared(before: Timed, after: Timed, cell: str, effort: Effort) -> Outcome:
     if slowest > effort.longest:
         return NotCompared(cell, *(f"a run takes {seconds:.1f} s" for seconds in times))
     runs = max(1, round(_SHORTEST / slowest))
-    repeats = max(1, min(effort.repeats, int(effort.seconds / (runs * slowest))))
-    question = {"repeats": repeats, "runs": runs}
-    rounds: tuple[list[float], list[float]] = [], []
+    turns = max(1, min(effort.turns, int(effort.seconds / (runs * slowest))))
     try:
-        for index in range(effort.rounds):
-            for side in (0, 1) if index % 2 == 0 else (1, 0):
-                rounds[side].append((before, after)[side].seconds(**question))
+        rounds = [_round(before, after, runs, turns) for _ in range(effort.rounds)]
     except WorkerError as error:
         return NotCompared(cell, str(error), str(error))
-    return Comparison(cell, tuple(rounds[0]), tuple(rounds[1]))
+    return Comparison(cell, *zip(*rounds, strict=True))
+
+
+def _round(before: Timed, after: Timed, runs: int, turns: int) -> tuple[float, float]:
+    """The least seconds of each tree; which one begins changes from turn to turn."""
+    least = [math.inf, math.inf]
+    for turn in range(turns):
+        for side in (0, 1) if turn % 2 == 0 else (1, 0):
+            seconds = (before, after)[side].seconds(runs=runs)
+            least[side] = min(least[side], seconds)
+    return least[0], least[1]
 
 
 def run(

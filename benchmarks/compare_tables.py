@@ -20,7 +20,7 @@ def compare_tables(outcomes: Sequence[Outcome]) -> list[Table]:
     tables = [
         Table(
             "Time after / time before",
-            ["cell", "before", "after", "ratio", "quartiles", "rounds"],
+            ["cell", "before", "after", "ratio", "quartiles", "of the best", "rounds"],
             [_row(comparison) for comparison in found],
             [summary(found)],
         )
@@ -36,8 +36,8 @@ def _row(comparison: Comparison) -> list[str | int]:
     seconds = (statistics.median(side) for side in (comparison.before, comparison.after))
     low, high = quartiles(comparison.ratios)
     spread = f"{low:.2f} to {high:.2f}"
-    rounds = len(comparison.before)
-    return [comparison.cell, *map(duration, seconds), f"{comparison.ratio:.3f}", spread, rounds]
+    ratios = f"{comparison.ratio:.3f}", spread, f"{comparison.ratio_of_best:.3f}"
+    return [comparison.cell, *map(duration, seconds), *ratios, len(comparison.before)]
 
 
 def quartiles(values: Sequence[float]) -> tuple[float, float]:

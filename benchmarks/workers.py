@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 ROOT = Path(__file__).resolve().parents[1]
 # Seconds without an answer after which a worker is ended.
-SILENCE = 300.0
+SILENCE = 600.0
 # A process that returns freed memory to the system gets it back at another price each time, so
 # allocations below 32 MiB are kept, up to 1 GiB of them.
 _ENVIRONMENT = {
@@ -76,6 +76,8 @@ class Worker:
             process.stdin.write(json.dumps(question) + "\n")
             process.stdin.flush()
         found = self._read()
+        if "stopped" in found:
+            self._end()
         if "error" in found:
             raise WorkerError(found["error"])
         return float(found["seconds"])

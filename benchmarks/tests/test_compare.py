@@ -43,16 +43,17 @@ class Tree:
 
 def test_the_ratio_is_the_median_of_the_rounds_ratios() -> None:
     before, after = Tree(0.01, [1.0, 4.0, 1.0]), Tree(0.02, [1.1, 4.0, 3.0])
-    outcome = compared(before, after, "cell", Effort(rounds=3))
+    outcome = compared(before, after, "cell", Effort(rounds=3, turns=1))
     assert isinstance(outcome, Comparison)
     assert outcome.ratios == pytest.approx([1.1, 1.0, 3.0])
     assert outcome.ratio == pytest.approx(1.1)
 
 
-def test_both_trees_get_the_same_number_of_runs_for_the_slower_one() -> None:
-    before, after = Tree(1e-4, [1.0]), Tree(2e-4, [1.0])
-    compared(before, after, "cell", Effort(rounds=1, seconds=0.03))
-    assert before.questions[1:] == after.questions[1:] == [{"runs": 10, "repeats": 15}]
+def test_trees_take_turns_with_equal_numbers_of_runs() -> None:
+    before, after = Tree(1e-4, [3.0, 1.0, 2.0]), Tree(2e-4, [4.0, 5.0, 6.0])
+    outcome = compared(before, after, "cell", Effort(rounds=1, seconds=0.03, turns=3))
+    assert before.questions[1:] == after.questions[1:] == [{"runs": 10}] * 3
+    assert outcome == Comparison("cell", (1.0,), (4.0,))
 
 
 def test_cells_that_one_tree_lacks_or_that_take_long_are_not_compared() -> None:
@@ -71,22 +72,22 @@ def test_the_table_has_the_slowest_first_and_the_later_outcome_counts() -> None:
     ]
     ratios, missing = compare_tables(outcomes)
     assert ratios.rows == [
-        ["b", "1 s", "1.5 s", "1.500", "1.50 to 1.50", 2],
-        ["a", "1 s", "600 ms", "0.600", "0.55 to 0.65", 3],
+        ["b", "1 s", "1.5 s", "1.500", "1.50 to 1.50", "1.500", 2],
+        ["a", "1 s", "600 ms", "0.600", "0.55 to 0.65", "0.500", 3],
     ]
     assert ratios.notes[0].startswith("2 cells: 1 slower by more than 10%, 1 faster")
     assert missing.rows == [["c", "–", "TypeError: no"]]
 
 
-def test_a_worker_times_the_best_of_its_repeats() -> None:
-    now, durations = [0.0], iter([9.0, 2.0, 3.0, 3.0, 1.0, 2.0])
+def test_a_worker_times_its_runs_after_a_warm_up() -> None:
+    now, durations = [0.0], iter([9.0, 2.0, 1.0, 2.0])
 
     def run() -> None:
         now[0] += next(durations)
 
     timer = Timer({"a": Cell("a", 1, lambda inputs: run)}, Inputs(CPU), clock=lambda: now[0])
     assert answer(timer, {"cell": "a", "longest": 100.0}) == {"seconds": 2.0}
-    assert answer(timer, {"repeats": 2, "runs": 2}) == {"seconds": 1.5}
+    assert answer(timer, {"runs": 2}) == {"seconds": 1.5}
     assert answer(timer, {"cell": "b", "longest": 1.0}) == {"error": "KeyError: 'b'"}
 
 
