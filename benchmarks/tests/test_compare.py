@@ -13,7 +13,14 @@ import torch
 from typer.testing import CliRunner
 
 from benchmarks.__main__ import app
-from benchmarks.compare import Comparison, Effort, NotCompared, compared
+from benchmarks.compare import (
+    Comparison,
+    Effort,
+    NotCompared,
+    compared,
+    is_suspect,
+    pooled,
+)
 from benchmarks.compare_tables import compare_tables
 from benchmarks.ours import Cell, Inputs, marginals
 from benchmarks.registry import cells_of_ours
@@ -61,6 +68,14 @@ def test_cells_that_one_tree_lacks_or_that_take_long_are_not_compared() -> None:
     assert lacking == NotCompared("cell", "AttributeError: no such thing", "")
     long = compared(Tree(1.0), Tree(9.0), "cell", Effort(longest=3.0))
     assert long == NotCompared("cell", "a run takes 1.0 s", "a run takes 9.0 s")
+
+
+def test_rounds_of_repeated_measurements_are_pooled() -> None:
+    first, second = Comparison("a", (1.0,), (1.2,)), Comparison("a", (2.0, 2.0), (2.0, 2.0))
+    assert is_suspect(first)
+    assert pooled(None, first) is first
+    assert pooled(first, second) == Comparison("a", (1.0, 2.0, 2.0), (1.2, 2.0, 2.0))
+    assert not is_suspect(pooled(first, second))
 
 
 def test_the_table_has_the_slowest_first_and_the_later_outcome_counts() -> None:
