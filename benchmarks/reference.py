@@ -1,6 +1,4 @@
-"""The judge of `diffurn bench`: laws of two groups from sums of positive terms, which share nothing
-with the code they judge.
-"""
+"""Reference values for two groups, from sums of positive terms, independent of the library."""
 
 from __future__ import annotations
 
@@ -12,12 +10,12 @@ from benchmarks.cells import Case
 
 # Counts further from the mean than this many standard deviations have no weight in float64.
 _REACH = 45
-_LARGEST_RACE = 10_000
+_LARGEST_SEQUENCE = 10_000
 
 
 def exact_row(case: Case, log_odds: float, count: int) -> np.ndarray | None:
-    """log P(`count`), or means and variances of both groups, right to ten digits; None where it
-    cannot be summed in a second.
+    """log P(`count`), or means and variances of both groups, right to ten digits; None if the sum
+    would take more than a second.
 
     Args:
         case: two groups.
@@ -28,9 +26,9 @@ def exact_row(case: Case, log_odds: float, count: int) -> np.ndarray | None:
         >>> exact_row(Case("moments", "fisher", 2, 10, 1), 0.0, 0)
         array([3.        , 3.        , 1.10526316, 1.10526316])
     """
-    if case.groups != 2 or (case.law == "wallenius" and case.group_size > _LARGEST_RACE):
+    if case.groups != 2 or (case.law == "wallenius" and case.group_size > _LARGEST_SEQUENCE):
         return None
-    law = _race if case.law == "wallenius" else _fisher
+    law = _wallenius if case.law == "wallenius" else _fisher
     counts, probabilities = law(case.group_size, case.draws, log_odds)
     if case.operation == "log_prob":
         found = probabilities[counts == count]
@@ -40,8 +38,8 @@ def exact_row(case: Case, log_odds: float, count: int) -> np.ndarray | None:
 
 
 def score(group_size: int, draws: int, log_odds: float, count: int) -> float:
-    """How far the mean at these odds is from a count, in standard deviations: zero at the maximum
-    of the likelihood.
+    """The distance of the mean at these odds from a count, in standard deviations; zero at the
+    maximum of the likelihood.
     """
     if not math.isfinite(log_odds):
         return math.inf
@@ -61,7 +59,7 @@ def _fisher(size: int, draws: int, log_odds: float) -> tuple[np.ndarray, np.ndar
     lowest, highest = max(0, draws - size), min(size, draws)
     odds = math.exp(log_odds)
     low, high = float(lowest), float(highest)
-    for _ in range(100):  # the mean is about where a step up is as likely as a step down
+    for _ in range(100):  # the mode, where a step up is as likely as a step down
         middle = (low + high) / 2
         rising = odds * (size - middle) * (draws - middle) > middle * (size - draws + middle)
         low, high = (middle, high) if rising else (low, middle)
@@ -81,8 +79,8 @@ def _fisher(size: int, draws: int, log_odds: float) -> tuple[np.ndarray, np.ndar
     return counts, weights / weights.sum()
 
 
-def _race(size: int, draws: int, log_odds: float) -> tuple[np.ndarray, np.ndarray]:
-    """The same under Wallenius' law, ball after ball."""
+def _wallenius(size: int, draws: int, log_odds: float) -> tuple[np.ndarray, np.ndarray]:
+    """The same under Wallenius' law, by dynamic programming over the balls."""
     odds = math.exp(log_odds)
     x = np.arange(min(size, draws) + 1, dtype=np.float64)
     probabilities = np.zeros_like(x)
