@@ -65,11 +65,13 @@ class Cell:
         name: unique; it names the operation first and the urns last.
         items: how many urns, draws or rows one run handles.
         prepare: makes the inputs, and returns the function to be timed.
+        is_compiled: whether `torch.compile` is used, under which operations cannot be counted.
     """
 
     name: str
     items: int
     prepare: Callable[[Inputs], Run]
+    is_compiled: bool = False
 
 
 def of_case(case: Case) -> Cell:

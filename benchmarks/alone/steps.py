@@ -77,14 +77,14 @@ def compiled_steps() -> Iterator[Cell]:
         yield _of_step("rsample", name, SMALL_URNS[0], is_compiled=True)
 
 
-def _of_step(step: str, name: str, urns: Urns, is_compiled: bool) -> Cell:
+def _of_step(step: str, estimator: str, urns: Urns, is_compiled: bool) -> Cell:
     def prepare(inputs: Inputs) -> Run:
         sizes, draws = urns.sizes(inputs.device)
         weights = urns.log_weights(inputs.device).requires_grad_()
 
         def loss(weights: Tensor) -> Tensor:
             urn = FisherHypergeometric(
-                sizes, draws, log_weights=weights, estimator=ESTIMATORS[name]
+                sizes, draws, log_weights=weights, estimator=ESTIMATORS[estimator]
             )
             return STEPS[step](urn)
 
@@ -96,5 +96,5 @@ def _of_step(step: str, name: str, urns: Urns, is_compiled: bool) -> Cell:
         run()  # compiles
         return run
 
-    compiled = "compiled " * is_compiled
-    return Cell(f"{compiled}step: {step}, {name} estimator: {urns.words()}", urns.batch, prepare)
+    name = f"{'compiled ' * is_compiled}step: {step}, {estimator} estimator: {urns.words()}"
+    return Cell(name, urns.batch, prepare, is_compiled)
