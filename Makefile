@@ -90,9 +90,9 @@ licences: .venv/.docs .venv/.release ## list what the package depends on, with l
 glance: ## bring the README's table of results up to date
 	$(PYTHON) tools/glance.py
 
-bench: $(INSTALLED) ## time the library
+bench: $(INSTALLED) ## compare with peers and time every job; tables and figures in build/bench
 	$(BIN)/python -m benchmarks
 
 clean: ## remove all that these commands made
-	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

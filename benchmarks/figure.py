@@ -54,7 +54,7 @@ def scaling(found: Sequence[Growth], law: str, quantity: str, where: str) -> Fig
     }
     columns = max(map(len, sweeps.values()))
     figure = Figure(
-        figsize=(3.6 * columns, 2.7 * len(operations) + 1.3), layout="constrained", dpi=130
+        figsize=(3.6 * columns, 2.7 * len(operations) + 1.3), layout="constrained", dpi=100
     )
     panels = figure.subplots(len(operations), columns, squeeze=False)
     for row, operation in enumerate(operations):

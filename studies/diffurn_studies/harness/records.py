@@ -8,9 +8,11 @@ the file. Nothing that differs from run to run (times, hosts) is part of a recor
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import io
 import json
+import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
@@ -300,8 +302,8 @@ class RunDirectory:
     def read_record(self, unit: str) -> dict[str, Any] | None:
         """The record of a finished unit; None where there is none, or none that can be trusted."""
         path = self._record_path(unit)
-        written = read_file(path)
         try:
+            written = read_file(path) or _unpacked(read_file(path.with_name(f"{path.name}.gz")))
             content = None if written is None else _parsed(written)
         except ValueError:
             return None
@@ -344,6 +346,14 @@ class RunDirectory:
             return Published(about, [Table.from_json(content) for content in tables])
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from None
+
+
+def _unpacked(archive: bytes | None) -> bytes | None:
+    """A record of a committed run, which is compressed; a ValueError if it is damaged."""
+    try:
+        return None if archive is None else gzip.decompress(archive)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(str(error)) from error
 
 
 def _checksum(unit: str, record: dict[str, Any]) -> str:
