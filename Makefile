@@ -107,9 +107,9 @@ licences: .venv/.docs .venv/.release ## list the dependencies with their licence
 glance: ## write the tables of results in README and docs/results.md again
 	$(PYTHON) tools/glance.py
 
-bench: $(INSTALLED) ## time the library
+bench: $(INSTALLED) ## compare with peers and time every job; tables and figures in build/bench
 	$(BIN)/python -m benchmarks
 
 clean: ## remove everything that these commands made
-	rm -rf .venv build dist .benchmarks .hypothesis .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,6 +1,4 @@
-"""Whether contenders of `diffurn bench` computed the same thing, and who is right where they did
-not.
-"""
+"""Do contenders compute the same values as this package, and who is right if they do not?"""
 
 from __future__ import annotations
 
@@ -10,19 +8,19 @@ from functools import cached_property
 
 import numpy as np
 
-from benchmarks import judge as bench_judge
+from benchmarks import reference
 from benchmarks.cells import Problem
 from benchmarks.contenders import Ours
 from benchmarks.measure import as_array
 
-# What "the same accuracy" means: relative for moments, relative to max(1, |log p|) for
+# Largest errors of "the same accuracy": relative for moments, relative to max(1, |log p|) for
 # log-probabilities, absolute for log ω.
 PROMISES = {"log_prob": 1e-9, "moments": 1e-9, "fit": 1e-6}
 FLOAT32_PROMISE = 1e-5
-# Standard errors by which the mean or the spread of draws may be off: one false alarm in five
-# hundred million.
+# Standard errors that the mean or the variance of draws may be off: one false alarm in five hundred
+# million.
 _ALARM = 6.0
-# Enough to see that; moments of Wallenius' law take their time.
+# Items that are compared; moments of Wallenius' law are slow.
 _MOST_ITEMS = {"fisher": 10_000, "central": 10_000, "wallenius": 50}
 _MOST_NUMBERS = 1_000_000
 _FEWEST_FOR_SPREAD = 1000
@@ -30,13 +28,13 @@ _FEWEST_FOR_SPREAD = 1000
 
 @dataclass(frozen=True)
 class Agreement:
-    """How a result compares with ours.
+    """The comparison of a result with ours.
 
     Attributes:
-        same: whether it is the same quantity to the promised accuracy.
-        difference: the largest, as `PROMISES` measures it; of draws, that of a mean in standard
-            deviations.
-        words: what is wrong, for a cell of a table; empty where nothing is.
+        same: whether both are equal to the promised accuracy.
+        difference: the largest one, in the units of `PROMISES`; of draws, that of a mean in
+            standard deviations.
+        words: the difference in words, for a table; empty if there is none.
     """
 
     same: bool
@@ -55,7 +53,7 @@ class Judge:
         self.problem = problem
 
     def __call__(self, value: np.ndarray) -> Agreement | None:
-        """None for gradients, which `diffurn bench gradients` judges."""
+        """None for gradients, which `python -m benchmarks gradients` judges."""
         case = self.problem.case
         if case.operation == "gradient":
             return None
@@ -129,7 +127,7 @@ def _scale(operation: str, ours: np.ndarray) -> np.ndarray:
 
 
 def _verdict(problem: Problem, item: int, ours: np.ndarray, theirs: np.ndarray) -> str:
-    """Who is right about an item, where the judge can tell."""
+    """Who is right about an item, if there is a reference value."""
     case = problem.case
     if case.groups != 2:
         return ""
@@ -138,10 +136,10 @@ def _verdict(problem: Problem, item: int, ours: np.ndarray, theirs: np.ndarray) 
     if case.operation == "fit":
         drawn = int(problem.counts[item].sum())
         distances = [
-            abs(bench_judge.score(case.group_size, drawn, -row[1], count)) for row in (ours, theirs)
+            abs(reference.score(case.group_size, drawn, -row[1], count)) for row in (ours, theirs)
         ]
     else:
-        truth = bench_judge.exact_row(case, first - second, count)
+        truth = reference.exact_row(case, first - second, count)
         if truth is None:
             return ""
         distances = [float(np.abs(row - truth).max()) for row in (ours, theirs)]

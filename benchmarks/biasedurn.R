@@ -1,4 +1,4 @@
-# The other end of bench_biasedurn.py: one line of arguments in, one line of times out, results through files.
+# Answers biasedurn.py: reads one line of arguments, writes one line of times; results go through files.
 suppressPackageStartupMessages(library(BiasedUrn))
 
 answer <- function(...) {
@@ -8,7 +8,7 @@ answer <- function(...) {
 now <- function() as.numeric(Sys.time())
 megabytes <- function(column) sum(gc()[, column])
 
-# Values of all items, one column each, as the operation and the law ask; `tight` is the precision passed on, or NA for the package's own.
+# A function that computes the values of all items, one column each; `tight` is the precision, or NA for the package's default.
 job_of <- function(operation, law, items, m, n, tight, weights, counts) {
   groups <- ncol(weights)
   sizes <- rep(m, groups)

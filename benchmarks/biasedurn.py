@@ -1,5 +1,5 @@
-"""R's BiasedUrn as a contender of `diffurn bench`, in one R process that times itself, so that
-starting R does not count.
+"""R's package BiasedUrn as a contender, in one R process that times itself, so that the start of R
+does not count.
 """
 
 from __future__ import annotations
@@ -15,56 +15,64 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.cells import Case, Problem
-from benchmarks.measure import SHORTEST_ROUND, CannotDoError, Job, Limits, Measured, deadline
+from benchmarks.limits import CannotDoError, Limits, deadline
+from benchmarks.measure import SHORTEST_ROUND, Job, Measured
 
 _SCRIPT = Path(__file__).with_suffix(".R")
 _MOST_GROUPS = 32
 _LARGEST_COUNT = 2**31 - 1
-# Its functions sum until what is left is this small; at its own default of 1e-7 or 0.1 results are
-# that far off.
+# The precision that its functions are asked for. With its defaults, 1e-7 or 0.1, results are that
+# far off.
 TIGHT = 1e-12
 
 
 class MissingError(Exception):
-    """R or its package is not there; the message is a sentence."""
+    """R or its package is not installed; the message is a sentence."""
+
+
+def r_command(rscript: str = "Rscript") -> list[str]:
+    """Starts R with BiasedUrn, to answer the questions of `RProcess`."""
+    return [rscript, "--no-init-file", str(_SCRIPT)]
 
 
 class RProcess:
-    """R with BiasedUrn loaded, kept for all cells; started anew when a cell had to be stopped.
+    """R with BiasedUrn loaded. It stays for all cells, and starts anew after a cell was stopped.
 
     Args:
-        command: how to start it.
+        command: starts it, such as `r_command()`.
     """
 
-    def __init__(self, command: Sequence[str] | None = None) -> None:
-        if command is None:
-            found = shutil.which("Rscript")
-            if found is None:
-                raise MissingError(
-                    "BiasedUrn is left out: Rscript was not found (install R and its package "
-                    "BiasedUrn)"
-                )
-            command = [found, "--no-init-file", str(_SCRIPT)]
+    def __init__(self, command: Sequence[str]) -> None:
         self._command = list(command)
         self._folder = Path(tempfile.mkdtemp(prefix="diffurn-"))
-        self._process = self._start()
+        try:
+            self._process = self._start()
+        except MissingError:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            raise
 
     def _start(self) -> subprocess.Popen[str]:
-        with (self._folder / "errors").open("w") as errors:
-            process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-            )
+        errors = self._folder / "errors"
+        try:
+            with errors.open("w") as file:
+                process = subprocess.Popen(
+                    self._command,
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=file,
+                    text=True,
+                )
+        except FileNotFoundError:
+            raise MissingError(
+                f"BiasedUrn is left out: {self._command[0]} was not found (install R and its "
+                "package BiasedUrn)"
+            ) from None
         assert process.stdout is not None
         words = process.stdout.readline().split()
         if words[:1] != ["ready"]:
             process.kill()
             process.communicate()
-            complaint = (self._folder / "errors").read_text().split("\n")[0] or "without saying why"
-            shutil.rmtree(self._folder, ignore_errors=True)
+            complaint = errors.read_text().split("\n")[0] or "without a message"
             raise MissingError(f"BiasedUrn is left out: R could not load it ({complaint})")
         self.version, self.r_version = words[1:3]
         return process
@@ -72,7 +80,7 @@ class RProcess:
     def measure(
         self, line: str, weights: np.ndarray, counts: np.ndarray, longest: float
     ) -> tuple[list[str], np.ndarray]:
-        """The words of R's answer, and the values it wrote."""
+        """The words of R's answer, and its values."""
         weights.tofile(self._folder / "weights")
         counts.tofile(self._folder / "counts")
         if self._process.poll() is not None:
@@ -128,21 +136,20 @@ class RJob:
         (repeats, peak, *times), value = self.process.measure(
             line, weights, counts, limits.longest_run
         )
-        return Measured(
-            tuple(map(float, times)), int(repeats), int(float(peak)), value.reshape(self.items, -1)
-        )
+        rounds = tuple(map(float, times))
+        return Measured(rounds, int(repeats), value.reshape(self.items, -1), int(float(peak)))
 
 
 @dataclass(frozen=True)
 class BiasedUrn:
-    """BiasedUrn, urn after urn, as its functions take them.
+    """BiasedUrn, one urn after another, since its functions take one.
 
     Attributes:
         process: R.
         name, role: see `Contender`.
-        precision: given to its functions; None leaves the package's own, which for moments and
-            estimates is an approximation.
-        operations: those it is asked for.
+        precision: argument of its functions. None keeps the package's default, with which moments
+            and estimates are approximations.
+        operations: those that are measured.
     """
 
     process: RProcess
@@ -167,7 +174,7 @@ class BiasedUrn:
 
 
 def biased_urns(process: RProcess) -> list[BiasedUrn]:
-    """Its exact functions, and those that it approximates unless told otherwise."""
+    """Its exact functions, and those that are approximations by default."""
     exact = ("log_prob", "moments", "many-draws", "one-draw-each")
     return [
         BiasedUrn(process, "BiasedUrn", "peer", TIGHT, exact),

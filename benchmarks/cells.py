@@ -1,7 +1,7 @@
-"""What `diffurn bench` measures: the cases, their inputs and the sweeps they belong to.
+"""The grid: cases, the sweeps they belong to, and their inputs.
 
-A case is a job that every contender gets in the same words: an operation, a law, the sizes of the
-urn, how many of them, and a dtype. A case with a contender is a cell.
+A case states a job for every contender: an operation, a law, the sizes of the urn, the number of
+urns, and a dtype. A case with a contender is a cell.
 """
 
 from __future__ import annotations
@@ -15,10 +15,9 @@ import torch
 from torch import Tensor
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
-from diffurn._urn import Urn
 from diffurn.estimators import Estimator
 
-# What one item of each operation is.
+# One item of each operation.
 OPERATIONS = {
     "log_prob": "log-probability of one draw of each urn",
     "moments": "mean and variance of each urn",
@@ -33,7 +32,7 @@ _SUPERSCRIPTS = str.maketrans("0123456789", "⁰¹²³⁴⁵⁶⁷⁸⁹")
 
 
 def short(number: int) -> str:
-    """A size as people read it.
+    """A size in short; large powers of ten as powers.
 
     Example:
         >>> short(200), short(1000), short(10**6)
@@ -81,7 +80,7 @@ class Case:
         return {"m": self.group_size, "c": self.groups, "B": self.items}[axis]
 
     def words(self, without: str = "") -> str:
-        """Its sizes, all but one axis, such as c = 3, m = 200."""
+        """Its sizes, such as c = 3, m = 200; all but one axis."""
         named = {
             "c": f"c = {self.groups:,}",
             "m": f"m = {short(self.group_size)}",
@@ -93,7 +92,7 @@ class Case:
 
 @dataclass(frozen=True)
 class Sweep:
-    """Cases that differ in one size, growing; `axis` says which."""
+    """Cases that differ in one size, which grows; `axis` names it."""
 
     axis: str
     cases: tuple[Case, ...]
@@ -120,8 +119,8 @@ def _along_b(operation: str, law: str, groups: int, group_size: int, sizes: Sequ
 
 
 def sweeps(quick: bool = False) -> list[Sweep]:
-    """The grid. Two groups are where every peer has something to say, three are the paper's, m = 20
-    lets c grow to ten thousand.
+    """The grid. Every peer offers two groups; the paper has three; with m = 20, c grows to ten
+    thousand.
     """
     group_sizes = [10, 10_000, 10**9] if quick else _powers(1, 9)
     numbers_of_groups = [2, 32, 1000] if quick else [2, 4, 8, 16, 32, 100, 1000, 10_000]
@@ -172,7 +171,7 @@ class Problem:
 
     Args:
         case: the job.
-        device: where our tensors and torch's live; other contenders get them as arrays.
+        device: where tensors are; contenders outside torch get arrays.
     """
 
     def __init__(self, case: Case, device: torch.device) -> None:
@@ -195,8 +194,10 @@ class Problem:
     def group_sizes(self) -> Tensor:
         return torch.full((self.case.groups,), self.case.group_size, device=self.device)
 
-    def urn(self, log_weights: Tensor, estimator: Estimator | None = None) -> Urn:
-        """Urns as a user makes them, with their arguments checked."""
+    def urn(
+        self, log_weights: Tensor, estimator: Estimator | None = None
+    ) -> FisherHypergeometric | WalleniusHypergeometric:
+        """Urns with their arguments checked, as by default."""
         if self.case.law == "wallenius":
             return WalleniusHypergeometric(
                 self.group_sizes, self.case.draws, log_weights=log_weights
@@ -207,16 +208,16 @@ class Problem:
 
     @cached_property
     def counts(self) -> Tensor:
-        """Draws of the urns themselves; for a fit without empty or exhausted groups, whose odds
-        have no finite estimate.
+        """Draws of the urns. For a fit, no group is empty or exhausted, since its odds would have
+        no finite estimate.
         """
         torch.manual_seed(1)
         counts = self.urn(self.log_weights).sample()
         return counts.clamp(1, self.case.group_size - 1) if self.case.operation == "fit" else counts
 
     def arrays(self, items: int) -> tuple[np.ndarray, np.ndarray]:
-        """Weights and counts of the first `items` urns for contenders outside torch; counts of many
-        draws are not needed.
+        """Weights and counts of the first `items` urns for contenders outside torch; no counts if
+        the job is to draw them.
         """
         weights = self.log_weights[:items].double().exp().cpu().numpy()
         counts = (

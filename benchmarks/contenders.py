@@ -1,10 +1,9 @@
-"""Who is measured by `diffurn bench` within torch: ours, the paper's algorithm, and torch's own
-samplers of laws without a constraint.
+"""The contenders that use torch: this package, the paper's algorithm, and torch's own samplers of
+distributions without the constraint of an urn.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -12,18 +11,19 @@ import torch
 from torch import Tensor
 
 from benchmarks.cells import Case, Problem
-from benchmarks.measure import CannotDoError, Job, PythonJob, tensor_memory
-from diffurn import GumbelSoftmax, fit, score_surrogate
-from diffurn.estimators import Estimator
+from benchmarks.limits import CannotDoError
+from benchmarks.measure import Job, PythonJob, torch_job
+from benchmarks.ours import run_of, squared_length, through_draws
+from diffurn import GumbelSoftmax, score_surrogate
 
-# Elements of the largest tensors that an algorithm working in windows of counts is given at once;
-# larger batches are done in part.
+# The largest number of elements in the tensors of an algorithm that lists windows of counts; of
+# larger batches a part is measured.
 _WINDOW_ELEMENTS = 4_000_000
 _SCORE_DRAWS = 10
 
 
 class Contender(Protocol):
-    """Someone who can be asked for a case."""
+    """A package or an algorithm that can do some of the cases."""
 
     @property
     def name(self) -> str:
@@ -32,18 +32,19 @@ class Contender(Protocol):
 
     @property
     def role(self) -> str:
-        """Either "ours", which ratios compare with; "variant", another choice within this package;
-        "peer"; or "floor", an easier law.
+        """Either "ours", the numerator of all ratios; "variant", another choice within this
+        package; "peer"; or "floor", a sampler of an easier distribution.
         """
         ...
 
     def offers(self, case: Case) -> bool:
-        """Whether it has anything of this kind at all."""
+        """Whether it has such an operation."""
         ...
 
     def most_items(self, case: Case) -> int:
-        """How many items one run should have at most; where B is larger, a part is measured. Raises
-        `CannotDoError` with a reason.
+        """The largest number of items of one run; of larger batches a part is measured.
+
+        Raises `CannotDoError` with a reason if it cannot do the case.
         """
         ...
 
@@ -52,17 +53,9 @@ class Contender(Protocol):
         ...
 
 
-def torch_job(problem: Problem, run: Callable[[], Any]) -> PythonJob:
-    return PythonJob(run, tensor_memory(problem.device), problem.device)
-
-
-def _squared_length(x: Tensor) -> Tensor:
-    return x.square().sum(-1)
-
-
 @dataclass(frozen=True)
 class Ours:
-    """This package with its defaults: the covariance estimator, Wald intervals."""
+    """This package with its defaults."""
 
     name: str = "diffurn"
     role: str = "ours"
@@ -74,36 +67,7 @@ class Ours:
         return case.items
 
     def job(self, problem: Problem, items: int) -> PythonJob:
-        log_weights = problem.log_weights
-
-        def moments() -> tuple[Tensor, Tensor]:
-            urn = problem.urn(log_weights)
-            return urn.mean, urn.variance
-
-        runs: dict[str, Callable[[], Any]] = {
-            "log_prob": lambda: problem.urn(log_weights).log_prob(problem.counts),
-            "moments": moments,
-            "many-draws": lambda: problem.urn(log_weights[0]).sample((items,)),
-            "one-draw-each": lambda: problem.urn(log_weights).sample(),
-            "gradient": _through_draws(problem, items, None),
-            "fit": lambda: fit(problem.counts.unsqueeze(-2), problem.group_sizes).coefficients,
-        }
-        if problem.case.operation in ("log_prob", "fit"):
-            _ = problem.counts  # made before a clock runs
-        return torch_job(problem, runs[problem.case.operation])
-
-
-def _through_draws(
-    problem: Problem, items: int, estimator: Estimator | None
-) -> Callable[[], Tensor]:
-    log_weights = problem.log_weights[:items].clone().requires_grad_()
-
-    def run() -> Tensor:
-        return torch.autograd.grad(
-            _squared_length(problem.urn(log_weights, estimator).rsample()).sum(), log_weights
-        )[0]
-
-    return run
+        return torch_job(run_of(problem, items), problem.device)
 
 
 @dataclass(frozen=True)
@@ -125,7 +89,7 @@ class Gumbel:
 
     def job(self, problem: Problem, items: int) -> Job:
         if problem.case.operation == "gradient":
-            return torch_job(problem, _through_draws(problem, items, self.estimator))
+            return torch_job(through_draws(problem, items, self.estimator), problem.device)
         number = (items,) if problem.case.operation == "many-draws" else ()
         log_weights = problem.log_weights[0] if number else problem.log_weights[:items]
 
@@ -133,13 +97,13 @@ class Gumbel:
             with torch.no_grad():
                 return problem.urn(log_weights, self.estimator).rsample(number)
 
-        return torch_job(problem, draw)
+        return torch_job(draw, problem.device)
 
 
 @dataclass(frozen=True)
 class Score:
-    """The unbiased estimate from ten draws of each urn, with or without the covariance as a control
-    variate.
+    """The score-function estimator with ten draws of each urn, with or without the covariance as a
+    control variate.
     """
 
     name: str
@@ -157,29 +121,32 @@ class Score:
 
         def run() -> Tensor:
             surrogate = score_surrogate(
-                problem.urn(log_weights), _squared_length, _SCORE_DRAWS, self.control_variate
+                problem.urn(log_weights), squared_length, _SCORE_DRAWS, self.control_variate
             )
             return torch.autograd.grad(surrogate.sum(), log_weights)[0]
 
-        return torch_job(problem, run)
+        return torch_job(run, problem.device)
 
 
 @dataclass(frozen=True)
 class TorchFloor:
-    """torch.distributions without the constraint that makes an urn: independent binomials, or draws
-    with replacement.
+    """A sampler of torch without the constraint of an urn: independent binomial counts, or draws
+    with replacement (multinomial counts).
     """
 
-    name: str
+    is_binomial: bool
     role: str = "floor"
+
+    @property
+    def name(self) -> str:
+        return "torch Binomial" if self.is_binomial else "torch Multinomial"
 
     def offers(self, case: Case) -> bool:
         return case.law == "fisher" and case.draws_counts
 
     def most_items(self, case: Case) -> int:
-        elements = (
-            case.groups if "Binomial" in self.name else case.draws
-        )  # Multinomial draws every ball on its own
+        # Multinomial draws every ball separately.
+        elements = case.groups if self.is_binomial else case.draws
         if elements > _WINDOW_ELEMENTS:
             raise CannotDoError("draws ball by ball")
         return 10 * _WINDOW_ELEMENTS // elements
@@ -188,21 +155,23 @@ class TorchFloor:
         case = problem.case
         number = (items,) if case.operation == "many-draws" else ()
         log_weights = problem.log_weights[0] if number else problem.log_weights[:items]
-        if "Binomial" in self.name:
-            probabilities = torch.sigmoid(log_weights - 0.85)  # three tenths are drawn, about
-            return torch_job(
-                problem,
-                lambda: torch.distributions.Binomial(case.group_size, probs=probabilities).sample(
-                    number
-                ),
+
+        # With these probabilities about three tenths of the balls are drawn.
+        probabilities = torch.sigmoid(log_weights - 0.85)
+
+        def draw() -> Any:
+            law = (
+                torch.distributions.Binomial(case.group_size, probs=probabilities)
+                if self.is_binomial
+                else torch.distributions.Multinomial(case.draws, logits=log_weights)
             )
-        return torch_job(
-            problem,
-            lambda: torch.distributions.Multinomial(case.draws, logits=log_weights).sample(number),
-        )
+            return law.sample(number)
+
+        return torch_job(draw, problem.device)
 
 
 def within_torch() -> list[Contender]:
+    """All contenders of this file."""
     drawing = ("many-draws", "one-draw-each", "gradient")
     return [
         Ours(),
@@ -217,6 +186,6 @@ def within_torch() -> list[Contender]:
         ),
         Score("score, 10 draws (diffurn)", None),
         Score("score + covariance, 10 draws (diffurn)", "covariance"),
-        TorchFloor("torch Binomial"),
-        TorchFloor("torch Multinomial"),
+        TorchFloor(is_binomial=True),
+        TorchFloor(is_binomial=False),
     ]

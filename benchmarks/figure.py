@@ -1,4 +1,4 @@
-"""The figures of `diffurn bench`: time and memory against m, c and B, with fitted exponents."""
+"""Figures of time and memory over m, c and B, with fitted exponents."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from matplotlib.lines import Line2D
 from matplotlib.ticker import LogLocator, NullFormatter
 
 from benchmarks.cells import AXES, LAWS
-from benchmarks.tables import Growth
+from benchmarks.growth import Growth
 from diffurn_studies.harness.drawing import legend_below, plain
 
-# Told apart by marker as well as by colour, and by colour-blind readers too.
+# Marker and colour of each contender; the colours are safe for colour-blind readers.
 STYLES: dict[str, dict[str, Any]] = {
     "diffurn": {"marker": "o", "color": "#0072B2", "linewidth": 2.2, "zorder": 5},
     "SciPy": {"marker": "s", "color": "#E69F00"},
@@ -36,8 +36,7 @@ QUANTITIES = {"time": "time of the job / s", "memory": "peak memory / bytes"}
 
 
 def scaling(found: Sequence[Growth], law: str, quantity: str, where: str) -> Figure | None:
-    """A panel for every sweep of a law, operations below each other; None where there is nothing to
-    show.
+    """A panel for every sweep of a law, one row per operation; None if there is no sweep.
 
     Args:
         found: growths.
@@ -55,7 +54,7 @@ def scaling(found: Sequence[Growth], law: str, quantity: str, where: str) -> Fig
     }
     columns = max(map(len, sweeps.values()))
     figure = Figure(
-        figsize=(3.6 * columns, 2.7 * len(operations) + 1.3), layout="constrained", dpi=130
+        figsize=(3.6 * columns, 2.7 * len(operations) + 1.3), layout="constrained", dpi=100
     )
     panels = figure.subplots(len(operations), columns, squeeze=False)
     for row, operation in enumerate(operations):
@@ -95,13 +94,10 @@ def _panel(panel: Any, drawn: Sequence[Growth], quantity: str, title: str, label
         panel.plot(*zip(*_points(growth, quantity), strict=True), **_style(growth.contender))
     panel.set(xscale="log", yscale="log")
     low, high = panel.get_ylim()
-    middle, decades = (
-        math.sqrt(low * high),
-        max(2.0, math.log10(high / low)),
-    )  # noise must not fill a panel
-    panel.set_ylim(
-        middle * 10 ** (-decades / 2), middle * 10 ** (0.75 * decades)
-    )  # with room for the exponents
+    middle = math.sqrt(low * high)
+    decades = max(2.0, math.log10(high / low))  # noise must not fill a panel
+    # The exponents are written above the curves.
+    panel.set_ylim(middle * 10 ** (-decades / 2), middle * 10 ** (0.75 * decades))
     for ruler in (panel.xaxis, panel.yaxis):
         ruler.set_major_locator(LogLocator(numticks=6))
         ruler.set_minor_formatter(NullFormatter())

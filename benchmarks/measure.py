@@ -1,78 +1,41 @@
-"""How `diffurn bench` measures a job: rounds after a warm-up, within a time limit, and the most
-memory held at one time.
-"""
+"""Times a job: rounds after a warm-up, within a time limit."""
 
 from __future__ import annotations
 
 import math
-import os
-import signal
 import statistics
-import threading
 import time
-import tracemalloc
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
 
-from diffurn_studies.harness.machine import wait_for
+from benchmarks.limits import Limits, deadline
+from benchmarks.memory import Peak, tensor_memory
 
+Value = TypeVar("Value")
 Clock = Callable[[], float]
-# Shorter jobs are repeated within a round, so that the clock's own grain and the interpreter's
-# hiccups do not show.
+# Shorter jobs are repeated within a round, so that the resolution of the clock does not matter.
 SHORTEST_ROUND = 0.005
 # Seconds that kernels may take to compile.
 COMPILATION = 30.0
 
 
-class CannotDoError(Exception):
-    """A contender cannot do a job; the message is a short reason for the table."""
-
-
-class OutOfTimeError(CannotDoError):
-    """A job was stopped."""
-
-
 @dataclass(frozen=True)
-class Limits:
-    """How long a cell may take.
+class Timing(Generic[Value]):
+    """The rounds of a job.
 
     Attributes:
-        seconds: for all rounds together.
-        rounds: how many at most.
-        patience: the first run may take this many times `seconds`; then it is stopped.
-    """
-
-    seconds: float = 1.0
-    rounds: int = 7
-    patience: float = 30.0
-
-    @property
-    def longest_run(self) -> float:
-        return self.patience * self.seconds
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What came out of a job.
-
-    Attributes:
-        rounds: seconds that one run took, in each round.
+        rounds: seconds of one run, in each round.
         repeats: runs per round.
-        peak_bytes: the most memory held at one time beyond what was there before; None where
-            nothing can tell.
-        value: the result, shape (items, ...).
+        value: the result of the first run.
     """
 
     rounds: tuple[float, ...]
     repeats: int
-    peak_bytes: int | None
-    value: np.ndarray
+    value: Value
 
     @property
     def median(self) -> float:
@@ -80,9 +43,21 @@ class Measured:
 
     @property
     def spread(self) -> float:
-        """Between the quartiles, relative to the median."""
+        """The distance between the quartiles, relative to the median."""
         low, high = np.quantile(self.rounds, [0.25, 0.75])
         return float((high - low) / self.median) if self.median else 0.0
+
+
+@dataclass(frozen=True)
+class Measured(Timing[np.ndarray]):
+    """A job that was measured.
+
+    Attributes:
+        peak_bytes: the most memory held at one time beyond the memory in use before; None if it
+            was not measured.
+    """
+
+    peak_bytes: int | None = None
 
 
 class Job(Protocol):
@@ -96,46 +71,62 @@ class PythonJob:
     """A job in this process.
 
     Attributes:
-        run: does it, and returns tensors or arrays.
+        run: does the job, and returns tensors or arrays.
         peak: measures the memory of a run.
-        device: waited for before a clock is read.
         clock: seconds.
+        compiles: whether the first run compiles kernels; if so, it is not measured.
     """
 
     run: Callable[[], Any]
-    peak: Callable[[Callable[[], Any]], int | None]
-    device: torch.device = torch.device("cpu")  # noqa: RUF009 (a constant)
+    peak: Peak
     clock: Clock = time.perf_counter
+    compiles: bool = False
 
     def measure(self, limits: Limits) -> Measured:
-        if (
-            self.device.type == "cuda"
-        ):  # a first call may compile its kernels, which is not what one waits for later
-            with deadline(limits.longest_run + COMPILATION):
-                self.run()
-        with deadline(limits.longest_run):
-            start = self._now()
-            value = self.run()
-            first = self._now() - start
-        if first >= limits.seconds:  # a warm-up that long is a round like any other
-            return Measured(
-                (first,),
-                1,
-                self.peak(self.run) if first < 3 * limits.seconds else None,
-                as_array(value),
-            )
-        repeats, rounds = plan(first, limits)
-        times = []
-        for _ in range(rounds):
-            start = self._now()
-            for _ in range(repeats):
-                self.run()
-            times.append((self._now() - start) / repeats)
-        return Measured(tuple(times), repeats, self.peak(self.run), as_array(value))
+        timing = timed(self.run, limits, self.clock, self.compiles)
+        # A run of several times the limit is not repeated to learn its memory.
+        peak = self.peak(self.run) if timing.median < 3 * limits.seconds else None
+        return Measured(timing.rounds, timing.repeats, as_array(timing.value), peak)
 
-    def _now(self) -> float:
-        wait_for(self.device)
-        return self.clock()
+
+def torch_job(run: Callable[[], Any], device: torch.device) -> PythonJob:
+    """A job of tensors on a device."""
+    return PythonJob(run, tensor_memory(device), clock_of(device), device.type == "cuda")
+
+
+def clock_of(device: torch.device) -> Clock:
+    """A clock that waits until the device has finished its work."""
+    if device.type != "cuda":
+        return time.perf_counter
+
+    def now() -> float:
+        torch.cuda.synchronize(device)
+        return time.perf_counter()
+
+    return now
+
+
+def timed(
+    run: Callable[[], Value], limits: Limits, clock: Clock, compiles: bool = False
+) -> Timing[Value]:
+    """Rounds of a job; raises `OutOfTimeError` if one run takes too long."""
+    if compiles:
+        with deadline(limits.longest_run + COMPILATION):
+            run()
+    with deadline(limits.longest_run):
+        start = clock()
+        value = run()
+        first = clock() - start
+    if first >= limits.seconds:  # such a long warm-up counts as a round
+        return Timing((first,), 1, value)
+    repeats, rounds = plan(first, limits)
+    times = []
+    for _ in range(rounds):
+        start = clock()
+        for _ in range(repeats):
+            run()
+        times.append((clock() - start) / repeats)
+    return Timing(tuple(times), repeats, value)
 
 
 def plan(first: float, limits: Limits) -> tuple[int, int]:
@@ -149,32 +140,8 @@ def plan(first: float, limits: Limits) -> tuple[int, int]:
     return repeats, max(1, min(limits.rounds, int(limits.seconds / max(first * repeats, 1e-7))))
 
 
-@contextmanager
-def deadline(seconds: float) -> Iterator[None]:
-    """Stops what runs inside after so many seconds, where the system has such timers (not on
-    Windows, nor outside the main thread).
-    """
-    if (
-        not hasattr(signal, "setitimer")
-        or threading.current_thread() is not threading.main_thread()
-    ):
-        yield
-        return
-
-    def stop(*_: Any) -> None:
-        raise OutOfTimeError(f"over {seconds:g} s")
-
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def as_array(value: Any) -> np.ndarray:
-    """Tensors, arrays or several of them side by side, as float64 with one row an item."""
+    """A tensor, an array or a tuple of them as one float64 array with a row for each item."""
     if isinstance(value, tuple):
         return np.concatenate([as_array(part) for part in value], axis=-1)
     array = (
@@ -183,71 +150,3 @@ def as_array(value: Any) -> np.ndarray:
         else np.asarray(value, dtype=np.float64)
     )
     return array.reshape(len(array), -1)
-
-
-def tensor_memory(device: torch.device) -> Callable[[Callable[[], Any]], int | None]:
-    return lambda run: peak_tensor_bytes(run, device)
-
-
-def peak_tensor_bytes(job: Callable[[], object], device: torch.device) -> int:
-    """The most memory that tensors made by `job` held at one time."""
-    if device.type == "cuda":
-        before = torch.cuda.memory_allocated(device)
-        torch.cuda.reset_peak_memory_stats(device)
-        job()
-        return torch.cuda.max_memory_allocated(device) - before
-    os.environ.setdefault(
-        "KINETO_LOG_LEVEL", "99"
-    )  # torch's profiler reports to the terminal otherwise
-    with warnings.catch_warnings():
-        warnings.simplefilter(
-            "ignore"
-        )  # some releases announce that a profile holds one cycle only, which is what is wanted
-        with torch.profiler.profile(
-            activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True
-        ) as profile:
-            job()
-    events = [
-        event for event in profile.profiler.kineto_results.events() if event.name() == "[memory]"
-    ]
-    held = torch.tensor(
-        [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
-    ).cumsum(0)
-    return int(held.max())
-
-
-def array_memory(run: Callable[[], Any]) -> int | None:
-    """The peak of what Python and NumPy allocated."""
-    tracemalloc.start()
-    try:
-        run()
-        return tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-
-
-def available_bytes(device: torch.device) -> float:
-    """Memory that is free; infinite where the system does not say."""
-    if device.type == "cuda":
-        return float(torch.cuda.mem_get_info(device)[0])
-    try:
-        return float(os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    except (AttributeError, ValueError, OSError):
-        return math.inf
-
-
-def expected(points: Sequence[tuple[float, float]], size: float, growth: float) -> float:
-    """What a growing size leads one to expect: the power law through the last two points,
-    size^growth after one, nothing after none.
-
-    Example:
-        >>> round(expected([(1, 2.0), (10, 20.0)], 100, 0)), expected([(10, 3.0)], 100, 0)
-        (200, 3.0)
-    """
-    known = [(x, y) for x, y in points if y > 0]
-    if not known:
-        return 0.0
-    x, y = known[-1]
-    if len(known) > 1:
-        growth = max(0.0, math.log(y / known[-2][1]) / math.log(x / known[-2][0]))
-    return y * math.exp(min(700.0, growth * math.log(size / x)))

@@ -1,4 +1,4 @@
-"""SciPy as a contender of `diffurn bench`: its univariate noncentral laws and its central ones."""
+"""SciPy as a contender: its univariate noncentral distributions and its central ones."""
 
 from __future__ import annotations
 
@@ -11,17 +11,19 @@ import scipy  # type: ignore[import-untyped]
 from scipy import stats
 
 from benchmarks.cells import Case, Problem
-from benchmarks.measure import CannotDoError, Job, PythonJob, array_memory
+from benchmarks.limits import CannotDoError
+from benchmarks.measure import Job, PythonJob
+from benchmarks.memory import array_memory
 
 VERSION: str = scipy.__version__
 _LARGEST_POPULATION = 2**31 - 1
-# NumPy's own generator of the central law stops here.
+# The limit of NumPy's sampler for equal weights.
 _LARGEST_CENTRAL_DRAW = 10**9
 
 
 @dataclass(frozen=True)
 class SciPy:
-    """What someone with SciPy would call; two groups only, except for the central law."""
+    """The functions of `scipy.stats`; two groups only, except for equal weights."""
 
     name: str = "SciPy"
     role: str = "peer"

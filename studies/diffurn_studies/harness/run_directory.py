@@ -7,8 +7,10 @@ byte.
 
 from __future__ import annotations
 
+import gzip
 import hashlib
 import json
+import zlib
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import fields
@@ -196,8 +198,8 @@ class RunDirectory:
     def read_record(self, unit: str) -> dict[str, Any] | None:
         """The record of a finished unit; None if it is missing or damaged."""
         path = self._record_path(unit)
-        written = read_file(path)
         try:
+            written = read_file(path) or _unpacked(read_file(path.with_name(f"{path.name}.gz")))
             content = None if written is None else parsed(written)
         except ValueError:
             return None
@@ -244,6 +246,14 @@ class RunDirectory:
             return Published(about, [Table.from_json(content) for content in tables])
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from None
+
+
+def _unpacked(archive: bytes | None) -> bytes | None:
+    """A record of a committed run, which is compressed; a ValueError if it is damaged."""
+    try:
+        return None if archive is None else gzip.decompress(archive)
+    except (EOFError, OSError, zlib.error) as error:
+        raise ValueError(str(error)) from error
 
 
 def _checksum(unit: str, record: dict[str, Any]) -> str:
