@@ -87,9 +87,9 @@ def test_the_mean_of_many_tied_groups_has_the_slope_of_its_closed_form(
 def test_tails_of_light_groups_do_not_see_groups_of_weight_zero(device: torch.device) -> None:
     law = fisher(LIGHT_BEHIND_ZERO, device)
     # x_0 ≤ 2 means that the light ball is drawn: log of 6 e^-400 / (4 + 6 e^-400)
-    assert law.marginals.log_cdf(float64([2.0, 0.0, 0.0], device=device))[0].item() == pytest.approx(
-        math.log(1.5) - 400, rel=1e-12
-    )
+    assert law.marginals.log_cdf(float64([2.0, 0.0, 0.0], device=device))[
+        0
+    ].item() == pytest.approx(math.log(1.5) - 400, rel=1e-12)
     light = 1.5 * math.exp(-400)
     torch.testing.assert_close(law.variance.cpu(), float64([light, 0.0, light]), rtol=1e-12, atol=0)
     torch.testing.assert_close(
@@ -172,7 +172,10 @@ def test_tails_of_an_urn_are_those_of_the_balls_that_are_left(device: torch.devi
     remaining = FisherHypergeometric([size] * 2, left, log_weights=-log_weights)
     counts = float64([198.0, 235.0], device=device)
     torch.testing.assert_close(
-        drawn.marginals.log_cdf(size - counts), remaining.marginals.log_sf(counts - 1), rtol=1e-12, atol=0
+        drawn.marginals.log_cdf(size - counts),
+        remaining.marginals.log_sf(counts - 1),
+        rtol=1e-12,
+        atol=0,
     )
 
 
@@ -264,7 +267,13 @@ def assert_all_nan(law: Distribution) -> None:
     assert law.sample((3,)).isnan().all()
     assert law.rsample().isnan().all()
     some = torch.zeros_like(law.mean)
-    for result in (law.mean, law.variance, law.marginals.cdf(some), law.marginals.icdf(0.5 + some), law.log_prob(some)):
+    for result in (
+        law.mean,
+        law.variance,
+        law.marginals.cdf(some),
+        law.marginals.icdf(0.5 + some),
+        law.log_prob(some),
+    ):
         assert result.isnan().all()
 
 

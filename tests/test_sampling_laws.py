@@ -167,7 +167,9 @@ class EveryProposal(Chance):
             return torch.zeros_like(left)
         log_ratio = self._log_ratio(left.to(torch.int64).cpu().numpy())
         self.accepted = np.exp(log_ratio)
-        uniform = np.where(log_ratio > -600.0, self.accepted * self.luck, 1.0)  # below, it underflows
+        uniform = np.where(
+            log_ratio > -600.0, self.accepted * self.luck, 1.0
+        )  # below, it underflows
         return torch.tensor(uniform, dtype=left.dtype, device=left.device)
 
     def _log_ratio(self, left: np.ndarray) -> np.ndarray:

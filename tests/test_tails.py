@@ -299,8 +299,12 @@ def test_cdf_sf_and_icdf_agree_with_scipy(
     law = stats.nchypergeom_fisher(a + b, a, draws, odds)
     xs = np.arange(-2, a + 3)
     value = torch.tensor(np.stack([xs, xs], -1), device=device)
-    np.testing.assert_allclose(urn.marginals.cdf(value)[:, 0].cpu(), law.cdf(xs), rtol=1e-9, atol=1e-11)
-    np.testing.assert_allclose(urn.marginals.sf(value)[:, 0].cpu(), law.sf(xs), rtol=1e-9, atol=1e-11)
+    np.testing.assert_allclose(
+        urn.marginals.cdf(value)[:, 0].cpu(), law.cdf(xs), rtol=1e-9, atol=1e-11
+    )
+    np.testing.assert_allclose(
+        urn.marginals.sf(value)[:, 0].cpu(), law.sf(xs), rtol=1e-9, atol=1e-11
+    )
     probabilities = np.random.default_rng(0).uniform(size=200)
     ours = urn.marginals.icdf(torch.tensor(probabilities, device=device).unsqueeze(-1))[:, 0]
     np.testing.assert_array_equal(ours.cpu(), law.ppf(probabilities))
@@ -357,7 +361,9 @@ def test_differences_of_the_cdf_are_the_marginal_probabilities(urn: FisherHyperg
         .unsqueeze(-1)
         .expand(-1, *urn.event_shape)
     )
-    assert (urn.marginals.cdf(xs) - urn.marginals.cdf(xs - 1) - urn.marginals.log_prob(xs).exp()).abs().max() <= 1e-12
+    assert (
+        urn.marginals.cdf(xs) - urn.marginals.cdf(xs - 1) - urn.marginals.log_prob(xs).exp()
+    ).abs().max() <= 1e-12
 
 
 @settings(max_examples=40)
@@ -424,7 +430,9 @@ def test_the_ends_of_the_support_belong_to_probabilities_zero_and_one(device: to
 
 def test_real_values_are_rounded_down_and_infinite_ones_allowed(device: torch.device) -> None:
     urn = fisher(by_name("biasedurn-three-colours"), device)
-    torch.testing.assert_close(urn.marginals.cdf([3.7, 2.999, 4.0]), urn.marginals.cdf([3, 2, 4]), rtol=0, atol=0)
+    torch.testing.assert_close(
+        urn.marginals.cdf([3.7, 2.999, 4.0]), urn.marginals.cdf([3, 2, 4]), rtol=0, atol=0
+    )
     assert urn.marginals.cdf([math.inf, -math.inf, 0.5])[:2].tolist() == [1, 0]
 
 
@@ -450,7 +458,9 @@ def test_batches_broadcast(device: torch.device) -> None:
     cdf = urn.marginals.cdf(value)
     assert cdf.shape == (4, 5, 2, 3)
     single = FisherHypergeometric(urn.group_sizes[3, 1], 17, log_weights=log_weights[3, 0])
-    torch.testing.assert_close(cdf[2, 3, 1], single.marginals.cdf(value[2, 0, 0]), rtol=1e-12, atol=0)
+    torch.testing.assert_close(
+        cdf[2, 3, 1], single.marginals.cdf(value[2, 0, 0]), rtol=1e-12, atol=0
+    )
     assert urn.marginals.icdf(torch.rand(7, 1, 1, 1, device=device)).shape == (7, 5, 2, 3)
 
 
