@@ -200,7 +200,7 @@ def test_marginals_agree_with_the_enumeration_at_every_count(
 
 
 @every_small_urn
-def test_marginals_are_zero_where_the_other_groups_cannot_make_up_the_draws(
+def test_marginals_are_zero_where_other_groups_cannot_fill_the_draws(
     urn: Urn, device: torch.device
 ) -> None:
     possible = oracles.enumeration(urn).marginals()

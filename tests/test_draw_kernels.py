@@ -56,7 +56,7 @@ DTYPES = [torch.float32, torch.float64]
 
 
 if INTERPRETED:  # it takes as long for a program of a hundred thousand entries as for one of ten
-    kernels.PROPOSED = 1 << 12
+    kernels.PROPOSED, kernels.OF_LONG_ROWS["ROWS"] = 1 << 17, 1 << 5
     kernels.OF_OUTCOMES["BLOCK"] = kernels.OF_CHAINS["BLOCK"] = 1 << 13
 
 
@@ -67,7 +67,7 @@ def tilted(urn: Urn) -> tuple[Tensor, Tensor, Tensor]:
 @contextmanager
 def in_tiles() -> Iterator[None]:
     """Few groups are many: two fill a tile of the kernel for long rows."""
-    tile = {"GROUPS": 2, "ROWS": 1 << 9 if INTERPRETED else 1, "num_warps": 1}
+    tile = {"GROUPS": 2, "ROWS": 1 << 14 if INTERPRETED else 1, "num_warps": 1}
     with patch.multiple(kernels, MOST_GROUPS=0, OF_LONG_ROWS=tile):
         yield
 
@@ -84,12 +84,7 @@ def either_kernel(request: pytest.FixtureRequest) -> Iterator[None]:
 def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
     """Of one urn, shape (number, c)."""
     operands = (operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn))
-    if not INTERPRETED:
-        return kernels.draw_each(*operands, number, dtype).squeeze(1).cpu()
-    proposed = min(1 << 18, triton.next_power_of_2(4 * number * urn.groups))
-    rows = kernels.OF_LONG_ROWS | {"ROWS": triton.next_power_of_2(number)}
-    with patch.multiple(kernels, PROPOSED=proposed, OF_LONG_ROWS=rows):
-        return kernels.draw_each(*operands, number, dtype).squeeze(1)
+    return kernels.draw_each(*operands, number, dtype).squeeze(1).cpu()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -347,8 +342,7 @@ def test_draws_of_many_different_urns_follow_their_laws() -> None:
     log_weights = torch.tensor(rng.normal(0.0, 2.0, (urns, 3)))
     urn = FisherHypergeometric(sizes, draws.minimum(sizes.sum(-1)), log_weights=log_weights)
     operands = [operand.to(DEVICE) for operand in _dispatch.fisher(urn).tilted]
-    with patch.multiple(kernels, PROPOSED=1 << 17 if INTERPRETED else kernels.PROPOSED):
-        counts = kernels.draw_each(*operands, 1, torch.float64)[0].cpu()
+    counts = kernels.draw_each(*operands, 1, torch.float64)[0].cpu()
     assert (counts >= 0).all()
     assert (counts <= sizes).all()
     assert (counts.sum(-1) == urn.draws).all()

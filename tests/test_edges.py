@@ -291,7 +291,7 @@ def test_equal_weights_are_scipys_central_law(
         ((2,) * 300, 90),
     ],
 )
-def test_equal_weights_have_the_same_law_whether_or_not_a_derivative_is_asked_for(
+def test_equal_weights_have_the_same_law_with_and_without_a_derivative(
     sizes: tuple[int, ...], draws: int, device: torch.device
 ) -> None:
     """Without one there are closed forms."""

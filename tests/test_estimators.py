@@ -108,7 +108,7 @@ def test_wallenius_law_refuses_estimators_that_need_conditionals() -> None:
 
 
 @pytest.mark.parametrize("order", [(0, 2), (0, 0), (0, 1.5), ("a", "b")], ids=str)
-def test_an_order_that_is_no_permutation_is_refused_when_the_urn_is_built(order: Any) -> None:
+def test_an_order_must_be_a_permutation_when_the_urn_is_built(order: Any) -> None:
     with pytest.raises(ValueError, match="must be a permutation of the 2 groups 0 to 1"):
         FisherHypergeometric([5, 5], 6, weights=torch.ones(2), estimator=GumbelSoftmax(order=order))
 
@@ -211,7 +211,7 @@ def test_control_variate_makes_linear_functions_exact(device: torch.device) -> N
     torch.testing.assert_close(estimate, exact_gradient((5, 5, 5), 6, log_weights.detach(), linear))
 
 
-def test_score_surrogate_has_the_value_of_the_mean_and_trains_what_f_depends_on(
+def test_score_surrogate_has_the_value_of_the_mean_and_trains_f_too(
     device: torch.device,
 ) -> None:
     scale = torch.tensor(2.0, device=device, requires_grad=True)
@@ -233,7 +233,7 @@ def test_score_surrogate_names_bad_settings() -> None:
         score_surrogate(urn, linear, 2, "mean")
 
 
-def test_rank_indicators_send_back_the_exact_gradient_of_tail_probabilities(
+def test_rank_indicators_send_back_the_exact_gradient_of_tails(
     device: torch.device,
 ) -> None:
     start = log_weights_of((1.0, 3.0, 0.5), device)

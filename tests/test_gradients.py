@@ -235,7 +235,7 @@ def test_slope_at_fractional_counts_is_the_gamma_extension(
 @pytest.mark.parametrize(
     "log_weights", [(0.4, -0.9, 0.0), (300.0, 0.0, -300.0)], ids=["moderate", "extreme"]
 )
-def test_second_order_in_counts_is_trigamma_and_the_mixed_one_is_the_identity(
+def test_second_order_in_counts_is_trigamma_and_mixed_is_the_identity(
     log_weights: tuple[float, ...], device: torch.device
 ) -> None:
     sizes, x = (7, 9, 6), (2.0, 4.0, 2.0)
@@ -261,7 +261,7 @@ def test_second_order_in_counts_is_trigamma_and_the_mixed_one_is_the_identity(
 
 
 @pytest.mark.parametrize("urn", MODERATE, ids=str)
-def test_gradient_of_the_log_normalizer_is_the_mean_and_jacobian_of_the_mean_the_covariance(
+def test_log_normalizer_has_the_mean_and_covariance_as_derivatives(
     urn: Urn, device: torch.device
 ) -> None:
     log_weights = torch.tensor(urn.log_weights, device=device, requires_grad=True)
@@ -457,7 +457,7 @@ def test_at_weight_zero_the_second_derivative_is_the_true_one_sided_one(
 
 
 @pytest.mark.parametrize("quantity", QUANTITIES)
-def test_a_group_of_log_weight_minus_infinity_has_no_gradient_and_does_not_disturb_the_others(
+def test_log_weights_of_minus_infinity_get_and_disturb_no_gradient(
     quantity: str, device: torch.device
 ) -> None:
     kept = [0, 2]
@@ -502,7 +502,7 @@ def test_a_certain_outcome_has_zero_gradients(
 
 @pytest.mark.parametrize("parameter", PARAMETERS)
 @pytest.mark.parametrize("batch", BATCHES, ids=str)
-def test_draws_are_integers_and_send_back_the_exact_covariance_times_the_upstream_gradient(
+def test_draws_are_integers_and_send_back_the_exact_covariance_product(
     batch: Batch, parameter: str, device: torch.device
 ) -> None:
     sizes, draws, log_weights = tensors(

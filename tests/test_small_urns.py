@@ -120,9 +120,7 @@ def test_probabilities_of_outcomes_keep_ten_digits(urn: Urn, device: torch.devic
 
 
 @every_urn
-def test_slope_of_the_mean_is_the_covariance_to_nine_digits_of_its_largest_entry(
-    urn: Urn, device: torch.device
-) -> None:
+def test_slope_of_the_mean_is_the_covariance_to_nine_digits(urn: Urn, device: torch.device) -> None:
     """Also where the outcome is nearly sure, and the covariance below 1e-100."""
     distribution, wanted = fisher(urn, device), oracles.enumeration(urn).moments().covariance
     largest = max(abs(float(entry)) for entry in wanted.values())
@@ -243,7 +241,7 @@ def test_groups_of_weight_zero_are_never_drawn(parameter: str, device: torch.dev
             assert bool((of_two[:, weights[order][:2] == 0] == 0).all())
 
 
-def test_the_chain_of_two_groups_equals_the_general_one_under_the_same_noise(
+def test_the_chain_of_two_groups_equals_the_general_one(
     device: torch.device,
 ) -> None:
     start = torch.randn(30, 2, device=device)

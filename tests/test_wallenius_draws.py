@@ -246,7 +246,7 @@ def test_the_backward_pass_of_a_draw_is_exact(device: torch.device) -> None:
 
 
 @both_ways
-def test_rank_indicators_send_back_the_exact_gradient_of_tail_probabilities(
+def test_rank_indicators_send_back_the_exact_gradient_of_tails(
     kind: type[WalleniusHypergeometric], device: torch.device
 ) -> None:
     """Forward they are hard: b_i = 1[i ≤ x]. Backward they have the slope of P(X ≥ i)."""

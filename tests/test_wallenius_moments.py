@@ -392,7 +392,7 @@ CUMULATED = [
 
 
 @pytest.mark.parametrize(("name", "counts"), CUMULATED)
-def test_cumulated_probabilities_of_several_groups_agree_with_drawing_ball_by_ball(
+def test_tails_of_several_groups_agree_with_drawing_ball_by_ball(
     name: str, counts: list[int], device: torch.device
 ) -> None:
     urn = next(urn for urn in SMALL if urn.name == name)

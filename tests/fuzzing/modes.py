@@ -5,15 +5,18 @@ from __future__ import annotations
 import numpy as np
 
 from fuzzing.probabilities import log_probs
-from fuzzing.trial import Trial
-from support.tolerances import EPS, FISHER
+from fuzzing.trial import Trial, Values
+from support.tolerances import EPS, FISHER, WALLENIUS
 
 SAMPLES = 64
 FEW = 200  # outcomes of two groups that are summed
 
 
 def check_mode(trial: Trial) -> None:
-    """A possible outcome that no exchange of two balls and no draw improves on."""
+    """A possible outcome that no draw and, in Fisher's law, no exchange of two balls improves on.
+
+    Wallenius' law offers the mode of urns that share their sizes and have few outcomes.
+    """
     mode, batch = trial.get("mode"), trial.batch
     lowest, highest = trial.support
     possible = (mode >= lowest) & (mode <= highest) & (mode == np.floor(mode))
@@ -27,8 +30,25 @@ def check_mode(trial: Trial) -> None:
     trial.expect(
         "mode has n balls", mode.sum(-1) == batch.draws, "mode.sum()", mode.sum(-1), batch.draws
     )
-    if not trial.is_fisher or trial.void.any() or not possible.all():
+    if trial.void.any() or not possible.all():
         return
+    if trial.is_fisher:
+        _check_exchanges(trial, mode)
+    draws = trial.get("sample()", lambda urn, rows: urn.sample()).astype(np.int64)
+    both = log_probs(trial, "mode and draw", np.stack([mode.astype(np.int64), draws], 1))
+    promised = FISHER if trial.is_fisher else WALLENIUS
+    slack = promised.log_prob * np.maximum(1, np.abs(both[:, 0])) * 10
+    trial.expect(
+        "no draw is more probable than the mode",
+        both[:, 1] <= both[:, 0] + slack,
+        "mode",
+        both[:, 0],
+        both[:, 1],
+    )
+
+
+def _check_exchanges(trial: Trial, mode: Values) -> None:
+    batch = trial.batch
     x, m = mode.astype(np.longdouble), batch.drawable
     log_weights = np.where(m > 0, batch.exact_log_weights, 0)
     with np.errstate(divide="ignore"):
@@ -45,16 +65,6 @@ def check_mode(trial: Trial) -> None:
         "mode",
         (gain - price).astype(float),
         "at most 0",
-    )
-    draws = trial.get("sample()", lambda urn, rows: urn.sample()).astype(np.int64)
-    both = log_probs(trial, "mode and draw", np.stack([mode.astype(np.int64), draws], 1))
-    slack = FISHER.log_prob * np.maximum(1, np.abs(both[:, 0])) * 10
-    trial.expect(
-        "no draw is more probable than the mode",
-        both[:, 1] <= both[:, 0] + slack,
-        "mode",
-        both[:, 0],
-        both[:, 1],
     )
 
 
