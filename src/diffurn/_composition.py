@@ -1,4 +1,4 @@
-"""The sizes of small urns as plain numbers, where they can be read without synchronisation."""
+"""The sizes of small urns as plain numbers, if they can be read without synchronisation."""
 
 from __future__ import annotations
 

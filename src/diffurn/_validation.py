@@ -40,7 +40,7 @@ def _as_numbers(
     is_tensor = isinstance(value, Tensor)
     tensor = value if is_tensor else _tensor_of(name, usable_array(value), python_floats, kind)
     if tensor.is_complex() or tensor.dtype == torch.bool:
-        raise ValueError(f"{name} has dtype {tensor.dtype}, but must hold {kind}")
+        raise ValueError(f"{name} has dtype {tensor.dtype}, but must be {kind}")
     return torch.as_tensor(tensor, device=device)
 
 

@@ -50,11 +50,8 @@ def marginal_log_prob(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, x: T
     others = log_mass_anywhere(
         log_odds.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1) - x
     )
-    return (
-        binomial_log_pmf(x, group_sizes, log_odds)
-        + others
-        - log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
-    )
+    joint = binomial_log_pmf(x, group_sizes, log_odds) + others
+    return joint - log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
 
 
 def marginal_tail(
@@ -66,11 +63,8 @@ def marginal_tail(
     rest = log_mass_anywhere(
         log_odds.unsqueeze(-2), (group_sizes * others).unsqueeze(-2), draws.unsqueeze(-1) - counts
     )
-    log_prob = (
-        binomial_log_pmf(counts, size, odds)
-        + rest
-        - log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
-    )
+    joint = binomial_log_pmf(counts, size, odds) + rest
+    log_prob = joint - log_mass(log_odds, group_sizes, draws).unsqueeze(-1)
     return log_prob.exp().flip(-1).cumsum(-1).flip(-1)
 
 
@@ -301,9 +295,8 @@ class _Terms(NamedTuple):
         own_step = self._log_step(self.start, self.size, self.log_odds, self.upward, d)
         step = own_step - self.decay.unsqueeze(-1)
         if self.other_sizes.shape[-1] == 1:
-            step = step + self._log_step(
-                self.left, self.other_sizes[..., 0], self.other_log_odds[..., 0], ~self.upward, d
-            )
+            other_size, other_log_odds = self.other_sizes[..., 0], self.other_log_odds[..., 0]
+            step = step + self._log_step(self.left, other_size, other_log_odds, ~self.upward, d)
             return 1 + step.cumsum(-1).exp().sum(-1)
         terms = step.cumsum(-1).exp() * self._mass_of_others(d + 1)
         return 1 + torch.where(d + 1 < length.unsqueeze(-1), terms, 0.0).sum(-1)
