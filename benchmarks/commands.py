@@ -27,7 +27,7 @@ from benchmarks.tables import all_tables, as_markdown
 from benchmarks.trees import source_of
 from benchmarks.workers import ROOT, WorkerError
 from diffurn.cli.output import progress_bar, refusing, standard_output
-from diffurn_studies.harness.machine import environment
+from diffurn_studies.harness.machine import provenance
 from diffurn_studies.harness.records import RunError, write_atomically, write_figure, write_json
 from diffurn_studies.harness.tables import Table
 
@@ -77,7 +77,7 @@ def compare_with_peers(
         except KeyboardInterrupt:
             typer.echo("diffurn: stopped; nothing was written", err=True)
             raise typer.Exit(130) from None
-        where = environment(device) | found.versions
+        where = provenance(device) | found.versions
         tables = all_tables(records, own, found.missing)
         report = suite.report(options, where, found.missing, records, own)
         report["tables"] = [table.as_json() for table in tables]
@@ -114,7 +114,7 @@ def judge_gradients(
             for judgement in gradients.run(options, problems):
                 judgements.append(judgement)
                 progress(len(judgements), total)
-        where = environment(torch.device(options.device))
+        where = provenance(torch.device(options.device))
         report = gradients.report(options, where, judgements)
         write_json(out / "gradients.json", report)
         write_figure(out / "gradients.png", gradient_figure(judgements))
@@ -128,7 +128,7 @@ def measure_gpu(device: torch.device, out: Path) -> None:
     """Measures the jobs that need a CUDA device."""
     with folder(out):
         rows: list[list[Any]] = [list(finding) for finding in gpu.findings(device)]
-        where = environment(device)
+        where = provenance(device)
         title = f"{where['device']}, torch {where['torch']}"
         table = Table(title, ["job", "time"], rows)
         write_atomically(out / "gpu.md", page("python -m benchmarks gpu", [table]))
@@ -161,7 +161,7 @@ def compare_trees(
                 typer.echo("diffurn: stopped; these cells were measured", err=True)
             tables = compare_tables(outcomes)
             found = [outcome.as_json() for outcome in outcomes]
-            report = {"command": command, "environment": environment(device), "outcomes": found}
+            report = {"command": command, "environment": provenance(device), "outcomes": found}
             write_atomically(out / "compare.md", page(command, tables))
             write_json(out / "compare.json", report)
     show(tables, out)

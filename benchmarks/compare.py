@@ -78,7 +78,7 @@ class Comparison:
 
 @dataclass(frozen=True)
 class NotCompared:
-    """A cell that one tree or both cannot do, and what each said; empty where it can."""
+    """A cell that at least one tree cannot do, with the error of each; empty if it can."""
 
     cell: str
     before: str
@@ -92,7 +92,7 @@ Outcome = Comparison | NotCompared
 
 
 def compared(before: Timed, after: Timed, cell: str, effort: Effort) -> Outcome:
-    """One cell."""
+    """Measures one cell."""
     times, errors = [], []
     for worker in (before, after):
         try:
@@ -108,16 +108,16 @@ def compared(before: Timed, after: Timed, cell: str, effort: Effort) -> Outcome:
     runs = max(1, round(_SHORTEST / slowest))
     turns = max(1, min(effort.turns, int(effort.seconds / (runs * slowest))))
     try:
-        rounds = [_round(before, after, runs, turns) for _ in range(effort.rounds)]
+        rounds = [_round(before, after, runs, turns, index) for index in range(effort.rounds)]
     except WorkerError as error:
         return NotCompared(cell, str(error), str(error))
     return Comparison(cell, *zip(*rounds, strict=True))
 
 
-def _round(before: Timed, after: Timed, runs: int, turns: int) -> tuple[float, float]:
-    """The least seconds of each tree; which one begins changes from turn to turn."""
+def _round(before: Timed, after: Timed, runs: int, turns: int, index: int) -> tuple[float, float]:
+    """The least seconds of each tree. The trees begin by turns, in every round and turn."""
     least = [math.inf, math.inf]
-    for turn in range(turns):
+    for turn in range(index, index + turns):
         for side in (0, 1) if turn % 2 == 0 else (1, 0):
             seconds = (before, after)[side].seconds(runs=runs)
             least[side] = min(least[side], seconds)

@@ -24,6 +24,19 @@ def duration(seconds: float) -> str:
     return f"{seconds * 1e9:.3g} ns"
 
 
+def size(number: int) -> str:
+    """Bytes with a unit.
+
+    Example:
+        >>> size(58), size(12_345), size(3_100_000_000)
+        ('58 B', '12 kB', '3.1 GB')
+    """
+    for unit, length in {"GB": 1e9, "MB": 1e6, "kB": 1e3}.items():
+        if number >= length:
+            return f"{_two_digits(number / length):g} {unit}"
+    return f"{number} B"
+
+
 def quotient(ours: float, theirs: float) -> str:
     """Two digits.
 
@@ -148,12 +161,12 @@ def without_peers(records: Sequence[Record]) -> Table:
             continue
         rate = f"{_two_digits(1 / record['per_item']):,.0f}"
         peak = record.get("peak_bytes")
-        megabytes = None if peak is None else f"{peak / 1e6:.2g}"
+        memory = None if peak is None else size(peak)
         operations = record.get("operations")
-        rows.append([record["cell"], duration(record["median"]), rate, megabytes, operations])
+        rows.append([record["cell"], duration(record["median"]), rate, memory, operations])
     return Table(
         "Jobs without a peer",
-        ["cell", "time of a run", "items per second", "MB", "operations"],
+        ["cell", "time of a run", "items per second", "peak memory", "operations"],
         rows,
         ["Operations are those of torch, forward and backward, without views."],
     )

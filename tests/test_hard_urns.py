@@ -16,7 +16,8 @@ from torch import Tensor
 from torch.distributions import Distribution
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
-from diffurn._fisher.tilt import log_tilt, surplus
+from diffurn._fisher.nodes import surplus
+from diffurn._fisher.tilt import log_tilt
 from support import oracles
 from support.distributions import assert_possible
 from support.urns import NEVER, Urn

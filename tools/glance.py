@@ -16,8 +16,8 @@ Row = dict[str, Any]
 
 
 def rows(study: str, title: str) -> list[Row]:
-    """A table of a study, each row by the names of its columns; of two columns with one name, the
-    first.
+    """The rows of a study's table, by the names of the columns; of two columns with the same name,
+    the first counts.
     """
     content = json.loads((ROOT / "results" / study / "tables.json").read_text(encoding="utf-8"))
     table = next(table for table in content["tables"] if table["title"] == title)
@@ -25,7 +25,7 @@ def rows(study: str, title: str) -> list[Row]:
 
 
 def only(found: list[Row], **wanted: str) -> Row:
-    """The row that begins with these texts, in columns of these names."""
+    """The one row whose columns begin with these texts."""
     (row,) = [
         row
         for row in found
@@ -95,9 +95,7 @@ def categorical() -> tuple[str, str]:
 
 
 def pairs(folder: str, method: str) -> str:
-    """Which of the paper's claims about HGVAE hold in a folder of results, for one way to train
-    it.
-    """
+    """Which of the paper's claims about HGVAE hold in a folder of results, for one method."""
     claims = [
         row for row in rows(folder, "Pairs: the claims under test") if row["method"] == method
     ]
@@ -132,7 +130,7 @@ def clustering(folder: str) -> tuple[str, str]:
 
 
 BEST = "HGVAE (covariance, log1p, once, lr 1e-3, detached)"
-# Of pairs: what was trained, on which pictures, in which folder of `results`.
+# Folder of `results` and method of each row about pairs.
 PAIRS = {
     "pairs, arm scenes, the paper's settings": ("pairs", "HGVAE"),
     "pairs, arm scenes, the best settings found": ("pairs-best", BEST),
@@ -150,7 +148,7 @@ CLUSTERING = {
 
 
 def lines() -> Iterator[tuple[str, str, str, str]]:
-    """Study, what the paper says, what came out here, command."""
+    """Study, the paper's result, the result here, command."""
     yield "Kolmogorov-Smirnov", *ks(), "ks"
     yield "minimal example", *minimal(), "minimal"
     yield "categoricals", *categorical(), "categorical"

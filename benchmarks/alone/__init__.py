@@ -14,6 +14,7 @@ def cells() -> list[Cell]:
         operations.operations,
         operations.kept_urns,
         operations.many_draws,
+        operations.wide_urns,
         operations.wallenius,
         operations.cdf_along_m,
         steps.estimators,

@@ -191,6 +191,14 @@ def many_draws() -> Iterator[Cell]:
         yield Cell(f"20,000 draws, fisher, {weights}: {urns.words()}", 20_000, prepare_changing)
 
 
+def wide_urns() -> Iterator[Cell]:
+    """Draws of urns with many balls or many groups."""
+    many_balls, many_groups = Urns(10, 10**6, 3 * 10**6, 2000), Urns(1000, 10, 3000, 100)
+    for name in ("sample", "rsample + gradient"):
+        for urns in (many_balls, many_groups):
+            yield _of_operation(name, OPERATIONS[name], "fisher", urns)
+
+
 def wallenius() -> Iterator[Cell]:
     """Moments and draws of Wallenius' law on kept urns of three groups, small to large."""
     batches = {"log_prob": 20_000, "sample": 20_000, "mean": 500, "covariance_matrix": 500}

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions.kl import register_kl
 
 from diffurn import _dispatch
+from diffurn._fisher.mode import mode
 from diffurn._fisher.moments import kl_divergence
 from diffurn._law import Law
 from diffurn._numerics.tracing import can_check
@@ -111,7 +112,8 @@ class FisherHypergeometric(Urn):
     @property
     def mode(self) -> Tensor:
         """The most probable counts; a tied ball goes to the earlier group."""
-        return self._or_nan(_dispatch.fisher_for_values(self).mode(), event_dims=1)
+        log_weights, sizes, draws = self._operands()
+        return self._or_nan(mode(log_weights.detach(), sizes, draws), event_dims=1)
 
     def entropy(self) -> Tensor:
         """-E[log P(x)] in nats, shape (...)."""

@@ -15,7 +15,6 @@ from diffurn._wallenius import probabilities
 from diffurn._wallenius.moments import Moment, bracket, with_a_ball_left
 from diffurn._wallenius.probabilities import arrived, log_odds_of_arrival, saturation
 from diffurn._wallenius.quadrature import (
-    CLOSE_AGREEMENT,
     TimeGrid,
     integrate,
     log_trapezoid,
@@ -106,12 +105,7 @@ def _integrated(*operands: Tensor) -> Tensor:
     work = NODES[1] * operands[0].shape[-1]
     events = (1, 1, 0, 0, 0, 0)
     return integrate(
-        lambda *group: _Group(*group).grid(),
-        _marginal,
-        *operands,
-        events=events,
-        work=work,
-        agreement=CLOSE_AGREEMENT,
+        lambda *group: _Group(*group).grid(), _marginal, *operands, events=events, work=work
     )
 
 
