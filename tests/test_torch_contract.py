@@ -245,6 +245,32 @@ def test_divergence_is_registered_and_broadcasts(example: Example, device: torch
 
 
 @pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+def test_marginals_have_the_mean_and_the_variance_of_the_urn(
+    law: type[Distribution], device: torch.device
+) -> None:
+    urn = law(SIZES, DRAWS, log_weights=torch.tensor(LOG_WEIGHTS, device=device))
+    assert torch.equal(urn.marginals.mean, urn.mean)
+    assert torch.equal(urn.marginals.variance, urn.variance)
+    counts = torch.arange(max(SIZES) + 1, device=device).unsqueeze(-1).expand(-1, 3)
+    probability = urn.marginals.log_prob(counts).exp()
+    assert_same((probability * counts).sum(0), urn.mean, 1e-10)
+    assert_same((probability * (counts - urn.mean).square()).sum(0), urn.variance, 1e-10)
+
+
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
+@pytest.mark.parametrize(
+    "method", ["cdf", "icdf", "sf", "log_cdf", "log_sf", "marginal_log_prob", "tilted"]
+)
+def test_methods_of_single_groups_are_those_of_the_marginals_alone(
+    method: str, law: type[Distribution]
+) -> None:
+    """torch's own `cdf` and `icdf` raise; the others are not there."""
+    urn = law(SIZES, DRAWS, weights=torch.ones(3))
+    with pytest.raises((AttributeError, NotImplementedError)):
+        getattr(urn, method)(torch.ones(3))
+
+
+@pytest.mark.parametrize("law", [FisherHypergeometric, WalleniusHypergeometric])
 def test_repr_shows_few_numbers_as_they_were_given(law: type[Distribution]) -> None:
     weights = torch.tensor([1.0, 2.5, 1 / 3], requires_grad=True)
     start = f"{law.__name__}(group_sizes: [3, 5, 4], draws: 5"

@@ -68,6 +68,6 @@ def _written(batch: Batch):
                 batch.draws[row].tolist(),
             )
         )
-        return f"diffurn._fisher.log_tilt({tensors})  # misses its target, in deviations, by"
+        return f"diffurn._fisher.tilt.log_tilt({tensors})  # misses its target, in deviations, by"
 
     return call
