@@ -51,8 +51,10 @@ class Marginals:
             require("value", value, finite.detach(), "counts must be integers")
         lowest, highest = urn._marginal_support()
         possible, certain = (x >= lowest) & (x <= highest), lowest == highest
-        law = urn._law_for_marginals(x)
-        log_prob = law.marginal_log_prob(torch.where(possible & ~certain, x, lowest))
+        if urn._keeps_zeros():  # a certain count still has a derivative in a weight of zero
+            certain = torch.zeros_like(certain)
+        inside = torch.where(possible & ~certain, x, lowest)
+        log_prob = urn._law_for_marginals(inside).marginal_log_prob(inside)
         log_prob = torch.where(certain, 0.0, log_prob)
         return urn._or_nan(torch.where(possible, log_prob, -torch.inf), event_dims=1)
 

@@ -130,6 +130,9 @@ class WalleniusHypergeometric(Urn):
     def _law_for_draws(self, num_samples: int) -> Law:
         return _dispatch.wallenius_for_draws(self, num_samples)
 
+    def _law_for_chains(self, num_samples: int) -> Law:
+        return _dispatch.wallenius(self)  # which refuses, with a reason
+
 
 def _expected(values: Tensor, log_prob: Tensor) -> Tensor:
     """E[values] over outcomes, dimension 0; those of probability zero do not count."""

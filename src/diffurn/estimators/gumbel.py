@@ -115,8 +115,8 @@ class GumbelSoftmax(Estimator):
     def check(self, groups: int) -> None:
         if self.order is None or isinstance(self.order, str):
             return
-        order = [int(j) for j in self.order]
-        if sorted(order) != list(range(groups)):
+        order = list(self.order)
+        if len(order) != groups or set(order) != set(range(groups)):
             raise ValueError(
                 f"order is {order}, but must be a permutation of the {groups} groups 0 to "
                 f"{groups - 1}"
