@@ -355,8 +355,18 @@ class Urn(Distribution):
         law, group = self._law_for_estimator(num_samples), group % self.event_shape[0]
         counts, indicators = self.estimator.rank_indicators(law, num_samples, group)
         indicators = indicators.reshape(*shape[:-1], indicators.shape[-1])
+        if not self._is_positive():  # a law leaves out the balls of weight zero
+            missing = self._largest(group) - indicators.shape[-1]
+            indicators = torch.nn.functional.pad(indicators, (0, missing))
         counts = self._or_nan(counts.reshape(shape), event_dims=1)
         return counts, self._or_nan(indicators, event_dims=1)
+
+    def _largest(self, group: int) -> int:
+        """The most balls that the group has in any urn of the batch."""
+        if self._composition is not None:
+            return self._composition.largest(group)
+        sizes = self.group_sizes[..., group]
+        return int(sizes.max()) if sizes.numel() else 0
 
     def _law_for_estimator(self, num_samples: int) -> Law:
         if self.estimator.needs_conditionals:
