@@ -226,5 +226,5 @@ def test_wallenius_laws_say_what_they_do_not_offer(device: torch.device) -> None
     urn = GeneralWallenius([4, 3, 5], 6, weights=torch.ones(3, device=device))
     (law,) = wallenius_laws(urn).values()
     for method, arguments in (("entropy", ()), ("mode", ()), ("chain", (2, None, False, 1.0))):
-        with pytest.raises(NotImplementedError, match="Wallenius' law ha(s|ve) no closed form"):
+        with pytest.raises(NotImplementedError, match=r"Wallenius' law ha(s|ve) no closed form"):
             getattr(law, method)(*arguments)

@@ -404,6 +404,13 @@ class Urn(Distribution):
             new._sizes = None
         return cast("Self", new)
 
+    def _unchecked(self) -> Self:
+        """The same urn with weights in float64, which does not check values."""
+        new = self.expand(self.batch_shape)
+        new._given, new._validate_args = self._given.double(), False
+        new._remember(self._facts())
+        return new
+
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """All outcomes in lexicographic order, shape ``(outcomes, ..., c)``.
 

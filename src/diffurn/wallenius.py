@@ -105,24 +105,16 @@ class WalleniusHypergeometric(Urn):
     @property
     def mode(self) -> Tensor:
         """The most probable counts; of tied ones the last in lexicographic order."""
-        outcomes = self._outcomes("the mode")
-        likeliest = self.log_prob(outcomes).flip(0).argmax(0)
-        index = (len(outcomes) - 1 - likeliest)[None, ..., None]
-        return outcomes.gather(0, index.expand(1, *outcomes.shape[1:])).squeeze(0)
+        outcomes, log_prob = _enumerated(self, "the mode")
+        likeliest = (len(outcomes) - 1 - log_prob.flip(0).argmax(0))[None, ..., None]
+        outcomes = outcomes.expand(-1, *self.batch_shape, -1)
+        mode = outcomes.gather(0, likeliest.expand(1, *outcomes.shape[1:])).squeeze(0)
+        return self._or_nan(mode, event_dims=1)
 
     def entropy(self) -> Tensor:
         """-E[log P(x)] in nats, shape (...)."""
-        log_prob = self.log_prob(self._outcomes("the entropy"))
-        return -_expected(log_prob, log_prob)
-
-    def _outcomes(self, result: str) -> Tensor:
-        """The whole support; `result` is the sum over it that an error names."""
-        try:
-            return self.enumerate_support()
-        except (NotImplementedError, ValueError) as problem:
-            raise NotImplementedError(
-                f"{result} of Wallenius' law is computed over the whole support, but {problem}"
-            ) from None
+        _, log_prob = _enumerated(self, "the entropy")
+        return self._or_nan(-_expected(log_prob, log_prob))
 
     def _law_for_marginals(self, x: Tensor) -> Law:
         return _dispatch.wallenius_for_values(self, x.numel())
@@ -134,6 +126,20 @@ class WalleniusHypergeometric(Urn):
         return _dispatch.wallenius(self)  # which refuses, with a reason
 
 
+def _enumerated(urn: Urn, result: str) -> tuple[Tensor, Tensor]:
+    """All outcomes ``(O, 1, …, c)`` and their log-probabilities ``(O, ...)``, in float64.
+
+    The sum over them, the `result`, is named in the error for supports that are too large.
+    """
+    try:
+        outcomes = urn.enumerate_support(expand=False).double()
+    except (NotImplementedError, ValueError) as problem:
+        raise NotImplementedError(
+            f"{result} of Wallenius' law is computed over the whole support, but {problem}"
+        ) from None
+    return outcomes, urn._unchecked().log_prob(outcomes)
+
+
 def _expected(values: Tensor, log_prob: Tensor) -> Tensor:
     """E[values] over outcomes, dimension 0; those of probability zero do not count."""
     possible = log_prob > -torch.inf
@@ -143,19 +149,18 @@ def _expected(values: Tensor, log_prob: Tensor) -> Tensor:
 
 def _kl_by_enumeration(p: Urn, q: Urn) -> Tensor:
     """Exact, over the whole support; +inf where the draws differ or q never draws what p does."""
-    wallenius = p if isinstance(p, WalleniusHypergeometric) else q
     sizes = p.group_sizes, q.group_sizes
     if p.event_shape != q.event_shape or (can_check() and not bool((sizes[0] == sizes[1]).all())):
         shown = " and ".join(str(each.tolist()) for each in sizes)
         raise NotImplementedError(f"KL needs equal group sizes, got {shown}")
-    assert isinstance(wallenius, WalleniusHypergeometric)
-    if not bool((p.draws == q.draws).all()):
-        return torch.full(torch.broadcast_shapes(p.batch_shape, q.batch_shape), torch.inf)
-    outcomes = wallenius._outcomes("the KL divergence")
-    log_p, log_q = p.log_prob(outcomes), q.log_prob(outcomes)
+    dtype, batch = p.dtype, torch.broadcast_shapes(p.batch_shape, q.batch_shape)
+    p, q = p.expand(batch), q.expand(batch)
+    outcomes, log_p = _enumerated(p, "the KL divergence")
+    log_q = q._unchecked().log_prob(outcomes)
     impossible = ((log_p > -torch.inf) & (log_q == -torch.inf)).any(0)
     difference = log_p - torch.where(log_q > -torch.inf, log_q, 0.0)
-    return torch.where(impossible, torch.inf, _expected(difference, log_p)).to(p.dtype)
+    divergence = torch.where(impossible, torch.inf, _expected(difference, log_p))
+    return q._or_nan(p._or_nan(divergence)).to(dtype)
 
 
 for _p, _q in (
