@@ -14,7 +14,7 @@ from mpmath import mp, mpf
 from scipy import stats
 from torch.distributions import kl_divergence
 
-from diffurn import FisherHypergeometric, _dispatch
+from diffurn import _dispatch
 from support import biasedurn, oracles
 from support.distributions import assert_log_probs, error, fisher
 from support.tolerances import FISHER
