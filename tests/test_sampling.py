@@ -573,12 +573,12 @@ def test_kept_tables_are_found_without_a_tilt(device: torch.device) -> None:
     general = GeneralFisher(urn.group_sizes, urn.draws, log_weights=log_weights)
     assert isinstance(_dispatch.fisher_for_draws(general, number), AliasTables)
     general.sample((number,))
-    caches = tables._tilted, tables._kept_table
-    known = [each.cache_info() for each in caches]
+    remembered = tables._tilted, tables._kept_table
+    known = [each.cache_info() for each in remembered]
     assert_possible(general.sample((number,)), urn)
-    for each, before in zip(caches, known, strict=True):
-        info = each.cache_info()
-        assert (info.misses, info.hits) == (before.misses, before.hits + 1)
+    for each, before in zip(remembered, known, strict=True):
+        after = each.cache_info()
+        assert (after.misses, after.hits) == (before.misses, before.hits + 1)
 
 
 def test_tables_are_not_kept_for_other_weights(device: torch.device) -> None:

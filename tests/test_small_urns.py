@@ -423,14 +423,14 @@ def test_constants_of_old_compositions_are_forgotten() -> None:
 def test_constants_that_a_graph_was_captured_with_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graph keeps reading their memory, and does not own it."""
     device, sizes = torch.device("cuda"), composition_of([502, 7], 1, (2,))
-    monkeypatch.setattr(constants, "_captured", [])
+    monkeypatch.setattr(constants, "_captured", set())
     constants.constants_of(sizes, device)
-    assert constants._captured == []
+    assert constants._captured == set()
     monkeypatch.setattr(constants, "is_capturing", lambda: True)
     kept = constants.constants_of(sizes, device)
-    assert constants._captured == [kept]
+    assert constants._captured == {kept}
     constants.constants_of(sizes, torch.device("cpu"))
-    assert constants._captured == [kept]
+    assert constants._captured == {kept}
 
 
 # --------------------------------------------------------------------------------------------------

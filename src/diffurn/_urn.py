@@ -351,8 +351,11 @@ class Urn(Distribution):
         threshold ("the first x"), where the count itself carries no gradient; the `estimator`
         defines theirs. In a batch of different group sizes the largest sets the length.
         """
+        groups = self.event_shape[0]
+        if not -groups <= group < groups:
+            raise IndexError(f"group is {group}, but the urn has the groups 0 to {groups - 1}")
         shape, num_samples = self._shape_of_draws(sample_shape)
-        law, group = self._law_for_estimator(num_samples), group % self.event_shape[0]
+        law, group = self._law_for_estimator(num_samples), group % groups
         counts, indicators = self.estimator.rank_indicators(law, num_samples, group)
         indicators = indicators.reshape(*shape[:-1], indicators.shape[-1])
         if not self._is_positive():  # a law leaves out the balls of weight zero

@@ -114,7 +114,7 @@ class WalleniusHypergeometric(Urn):
     def entropy(self) -> Tensor:
         """-E[log P(x)] in nats, shape (...)."""
         _, log_prob = _enumerated(self, "the entropy")
-        return self._or_nan(-_expected(log_prob, log_prob))
+        return self._or_nan(0 - _expected(log_prob, log_prob))  # never -0
 
     def _law_for_marginals(self, x: Tensor) -> Law:
         return _dispatch.wallenius_for_values(self, x.numel())

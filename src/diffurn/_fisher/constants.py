@@ -23,7 +23,7 @@ from diffurn._numerics.tracing import is_capturing
 IMPOSSIBLE = -1e300
 NEVER = -1e30
 
-_captured: list[Any] = []
+_captured: set[Any] = set()
 _compiled = SimpleNamespace()
 _names: dict[Any, str] = {}
 
@@ -137,7 +137,7 @@ def constants_of(composition: Composition, device: torch.device) -> Constants:
     if known is None:
         known = composition.kept[device] = Constants(composition, device)
     if device.type == "cuda" and is_capturing():
-        _captured.append(known)  # keeps the memory that the graph will read
+        _captured.add(known)  # keeps the memory that the graph will read
     return known
 
 
