@@ -49,13 +49,22 @@ def deadline(seconds: float) -> Iterator[None]:
         yield
         return
 
-    def stop(*_: Any) -> None:
-        raise OutOfTimeError(f"over {seconds:g} s")
+    error = OutOfTimeError(f"over {seconds:g} s")
+    with interrupting(signal.ITIMER_REAL, signal.SIGALRM, seconds, error):
+        yield
 
-    before = signal.signal(signal.SIGALRM, stop)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
+
+@contextmanager
+def interrupting(timer: int, number: int, seconds: float, error: Exception) -> Iterator[None]:
+    """Raises an error in the block after so many seconds of a timer, which sends that signal."""
+
+    def stop(*_: Any) -> None:
+        raise error
+
+    before = signal.signal(number, stop)
+    signal.setitimer(timer, seconds)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+        signal.setitimer(timer, 0)
+        signal.signal(number, before)

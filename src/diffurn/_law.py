@@ -18,6 +18,12 @@ if TYPE_CHECKING:
     from diffurn._fisher.conditionals import Conditional
 
 
+def most_balls(group_sizes: Tensor, group: int) -> int:
+    """The most balls that a group has in any urn of a batch; reads a value of the device."""
+    sizes = group_sizes[..., group]
+    return int(sizes.max()) if sizes.numel() else 0
+
+
 class Chain(Protocol):
     """The groups of an urn in an order, each with its law given the draws left to it."""
 

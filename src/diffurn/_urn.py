@@ -12,6 +12,7 @@ from torch.distributions import Distribution, constraints
 from diffurn import _constraints as urn_constraints
 from diffurn._composition import Composition, composition_of
 from diffurn._fisher.constants import constants_of
+from diffurn._law import Law, most_balls
 from diffurn._marginals import Marginals
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import enumerate_counts
@@ -28,7 +29,6 @@ from diffurn.estimators import CovarianceST, Estimator
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from diffurn._law import Law
 
 ENUMERATION_LIMIT = 1_000_000
 # The weight that stands for zero, relative to the smallest other one, while derivatives in it are
@@ -368,8 +368,7 @@ class Urn(Distribution):
         """The most balls that the group has in any urn of the batch."""
         if self._composition is not None:
             return self._composition.largest(group)
-        sizes = self.group_sizes[..., group]
-        return int(sizes.max()) if sizes.numel() else 0
+        return most_balls(self.group_sizes, group)
 
     def _law_for_estimator(self, num_samples: int) -> Law:
         if self.estimator.needs_conditionals:
@@ -497,6 +496,14 @@ class Urn(Distribution):
         if self._validate_args and can_check():
             rule = f"{self.dtype} holds counts exactly only up to {largest}; use float64 weights"
             require("draws", self.draws, self.draws <= largest, rule)
+
+
+def require_equal_sizes(p: Urn, q: Urn) -> None:
+    """Raises a NotImplementedError unless two urns, of which a KL is asked for, hold the same."""
+    sizes = p.group_sizes, q.group_sizes
+    if p.event_shape != q.event_shape or (can_check() and not bool((sizes[0] == sizes[1]).all())):
+        shown = " and ".join(str(each.tolist()) for each in sizes)
+        raise NotImplementedError(f"KL needs equal group sizes, got {shown}")
 
 
 def _without_zeros(weights: Tensor) -> Tensor:

@@ -13,8 +13,7 @@ from diffurn import _dispatch
 from diffurn._fisher.mode import mode
 from diffurn._fisher.moments import kl_divergence
 from diffurn._law import Law
-from diffurn._numerics.tracing import can_check
-from diffurn._urn import Urn
+from diffurn._urn import Urn, require_equal_sizes
 
 
 class FisherHypergeometric(Urn):
@@ -82,8 +81,7 @@ class FisherHypergeometric(Urn):
 
         Its gradient in log ω is the mean.
         """
-        operands = self._operands()
-        return self._or_nan(_dispatch.fisher(self).log_normalizer(operands[0]))
+        return self._or_nan(_dispatch.fisher(self).log_normalizer())
 
     @property
     def mean(self) -> Tensor:
@@ -132,10 +130,7 @@ class FisherHypergeometric(Urn):
 @register_kl(FisherHypergeometric, FisherHypergeometric)  # type: ignore[untyped-decorator]
 def _kl_fisher_fisher(p: FisherHypergeometric, q: FisherHypergeometric) -> Tensor:
     """Exact; +inf where the draws differ or q never draws what p does."""
-    sizes = p.group_sizes, q.group_sizes
-    if p.event_shape != q.event_shape or (can_check() and not bool((sizes[0] == sizes[1]).all())):
-        shown = " and ".join(str(each.tolist()) for each in sizes)
-        raise NotImplementedError(f"KL needs equal group sizes, got {shown}")
+    require_equal_sizes(p, q)
     divergence = kl_divergence(_dispatch.fisher(p).tilted, _dispatch.fisher(q).tilted)
     may_be_drawn = ~p._never_drawn() & (p.group_sizes > 0) & (p.draws > 0).unsqueeze(-1)
     impossible = (may_be_drawn & q._never_drawn()).any(-1) | (p.draws != q.draws)

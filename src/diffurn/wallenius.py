@@ -10,8 +10,7 @@ from torch.distributions.kl import register_kl
 
 from diffurn import _dispatch
 from diffurn._law import Law
-from diffurn._numerics.tracing import can_check
-from diffurn._urn import Urn
+from diffurn._urn import Urn, require_equal_sizes
 from diffurn.estimators import Estimator
 from diffurn.fisher import FisherHypergeometric
 
@@ -149,10 +148,7 @@ def _expected(values: Tensor, log_prob: Tensor) -> Tensor:
 
 def _kl_by_enumeration(p: Urn, q: Urn) -> Tensor:
     """Exact, over the whole support; +inf where the draws differ or q never draws what p does."""
-    sizes = p.group_sizes, q.group_sizes
-    if p.event_shape != q.event_shape or (can_check() and not bool((sizes[0] == sizes[1]).all())):
-        shown = " and ".join(str(each.tolist()) for each in sizes)
-        raise NotImplementedError(f"KL needs equal group sizes, got {shown}")
+    require_equal_sizes(p, q)
     dtype, batch = p.dtype, torch.broadcast_shapes(p.batch_shape, q.batch_shape)
     p, q = p.expand(batch), q.expand(batch)
     outcomes, log_p = _enumerated(p, "the KL divergence")

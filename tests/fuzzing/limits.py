@@ -5,7 +5,8 @@ from __future__ import annotations
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
-from types import FrameType
+
+from benchmarks.limits import interrupting
 
 
 class TimeLimitError(Exception):
@@ -19,14 +20,6 @@ def time_limit(seconds: float) -> Iterator[None]:
     Python runs signal handlers between operations, so this ends loops of tensor operations. A
     single operation that does not return is ended by the pool, which kills the process.
     """
-
-    def expire(number: int, frame: FrameType | None) -> None:
-        raise TimeLimitError(f"no result after {seconds:g} s of processor time")
-
-    before = signal.signal(signal.SIGPROF, expire)
-    signal.setitimer(signal.ITIMER_PROF, seconds)
-    try:
+    error = TimeLimitError(f"no result after {seconds:g} s of processor time")
+    with interrupting(signal.ITIMER_PROF, signal.SIGPROF, seconds, error):
         yield
-    finally:
-        signal.setitimer(signal.ITIMER_PROF, 0)
-        signal.signal(signal.SIGPROF, before)

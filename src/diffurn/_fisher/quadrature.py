@@ -15,7 +15,7 @@ from diffurn._fisher.conditionals import Conditional, conditional, merged
 from diffurn._fisher.mode import mode
 from diffurn._fisher.sampling.rejection import draw_each
 from diffurn._fisher.tilt import log_tilt
-from diffurn._law import Chain
+from diffurn._law import Chain, most_balls
 from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
 from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import reading_numbers
@@ -90,6 +90,7 @@ class Quadrature(FisherLaw):
     """Fisher's law of any urn.
 
     Args:
+        log_weights: log ω, ``(..., c)``; carries the gradient.
         log_odds: log r + log ω of the balls of each group, ``(..., c)``, tilted to n; carries the
             gradient.
         group_sizes: m, ``(..., c)``.
@@ -97,6 +98,7 @@ class Quadrature(FisherLaw):
         log_tilt: log r, ``(...)``.
     """
 
+    log_weights: Tensor
     log_odds: Tensor
     group_sizes: Tensor
     draws: Tensor
@@ -106,7 +108,8 @@ class Quadrature(FisherLaw):
     def build(cls, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Quadrature:
         """From finite log-weights; groups that are never drawn have no balls."""
         tilt = log_tilt(log_weights.detach(), group_sizes, draws)
-        return cls(log_weights + tilt.unsqueeze(-1), group_sizes, draws, tilt)
+        log_odds = log_weights + tilt.unsqueeze(-1)
+        return cls(log_weights, log_odds, group_sizes, draws, tilt)
 
     @property
     def general(self) -> Quadrature:
@@ -117,8 +120,7 @@ class Quadrature(FisherLaw):
         return self.log_odds.shape[-1]
 
     def largest(self, group: int) -> int:
-        sizes = self.group_sizes[..., group]
-        return int(sizes.max()) if sizes.numel() else 0
+        return most_balls(self.group_sizes, group)
 
     @property
     def tilted(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -133,13 +135,13 @@ class Quadrature(FisherLaw):
             log_prob = log_prob + (self.draws - x.sum(-1)) * self.log_tilt
         return log_prob
 
-    def log_normalizer(self, log_weights: Tensor) -> Tensor:
-        """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j, for the log-weights as they were given."""
+    def log_normalizer(self) -> Tensor:
+        """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j."""
         # log Z = Σ m log(1 + rω) - n log r + log P(S = n), where the first two terms cancel. So
         # log(1 + rω) of common groups (rω > 1) is written as log rω + log(1 + 1/(rω)).
         common = (self.log_odds > 0) & (self.group_sizes > 0)
         often = torch.where(common, self.group_sizes, 0.0)
-        given = (often * torch.where(common, log_weights, 0.0)).sum(-1)
+        given = (often * torch.where(common, self.log_weights, 0.0)).sum(-1)
         weights = given + (often.sum(-1) - self.draws) * self.log_tilt
         rarer = torch.where(common, -self.log_odds, self.log_odds)
         odds = (self.group_sizes * softplus(rarer, threshold=50)).sum(-1)

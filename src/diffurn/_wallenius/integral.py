@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher.tilt import holder_of
-from diffurn._law import Chain
+from diffurn._law import Chain, most_balls
 from diffurn._numerics.autograd import straight_through
 from diffurn._numerics.tracing import can_read
 from diffurn._wallenius import marginals, moments, probabilities
@@ -72,8 +72,7 @@ class Integral:
         return self.log_weights.shape[-1]
 
     def largest(self, group: int) -> int:
-        sizes = self.group_sizes[..., group]
-        return int(sizes.max()) if sizes.numel() else 0
+        return most_balls(self.group_sizes, group)
 
     def log_prob(self, x: Tensor) -> Tensor:
         return probabilities.log_prob(self.log_weights, self.group_sizes, x)

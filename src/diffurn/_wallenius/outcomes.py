@@ -38,8 +38,7 @@ class OutcomeTable(Integral):
     @classmethod
     def of_support(cls, law: Integral, support: Tensor) -> OutcomeTable:
         """From all outcomes ``(O, c)``, with probabilities by integrals."""
-        shape = (len(support), *law.log_weights.shape)
-        log_prob = law.log_prob(support.double().reshape(len(support), *shape[1:]))
+        log_prob = law.log_prob(support.double().reshape(-1, *law.log_weights.shape))
         return cls(*law.operands, law.most_draws, law, support, log_prob.flatten().exp())
 
     def mean(self) -> Tensor:
