@@ -276,6 +276,19 @@ def covariance_product(
     return _unless_determined(product, group_sizes, draws, 1)
 
 
+def information(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: Tensor) -> Tensor:
+    """Vᵀ Cov[X] V of p vectors V ``(..., c, p)``: shape (..., p, p), for log-odds of any tilt.
+
+    If log ω = Vβ, it is Fisher's information about β. No c × c matrix is formed.
+    """
+    log_odds, group_sizes, draws = _aligned(log_odds, group_sizes, draws)
+    columns = vectors.expand(*log_odds.shape, vectors.shape[-1]).movedim(-1, 0)
+    tilt = centring_tilt(log_odds, group_sizes, draws)
+    operands = (x.expand(len(columns), *x.shape) for x in (log_odds, group_sizes, draws))
+    products = covariance_product(*operands, columns, tilt.expand(len(columns), *tilt.shape))
+    return vectors.mT @ products.movedim(0, -1)
+
+
 def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c), with rows that sum to zero, for log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
