@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+from scipy.stats import hypergeom
 from torch import Tensor
 from torch.distributions import Distribution
 
@@ -198,6 +199,23 @@ def test_an_urn_of_weights_zero_from_which_nothing_is_drawn_is_certain(
         0.0, abs=1e-12
     )
     assert law.rsample().tolist() == [0.0, 0.0, 0.0]
+
+
+def test_long_tails_are_right_beside_short_ones_in_a_batch(device: torch.device) -> None:
+    """Long tails are summed at the nodes of a rule, short ones term by term. Balls of equal weight
+    follow the hypergeometric distribution.
+    """
+    urns = [
+        (size, n, n // 2 + round(deviations * math.sqrt(n / 4 * (1 - n / (2 * size)))))
+        for size, n in ((2_000_000, 340_575), (150, 150), (90_000, 60_001))
+        for deviations in (-4, 0, 4)
+    ]
+    size, n, x = float64(urns, device=device).unbind(-1)
+    weights = torch.ones(2, dtype=torch.float64, device=device)
+    law = WalleniusHypergeometric(torch.stack([size, size], -1), n, weights=weights)
+    expected = [hypergeom.logsf(count, 2 * size, size, n) for size, n, count in urns]
+    log_sf = law.marginals.log_sf(torch.stack([x, x], -1))[:, 0]
+    torch.testing.assert_close(log_sf.cpu(), float64(expected), rtol=1e-8, atol=1e-10)
 
 
 def test_groups_further_apart_than_float64_reaches_stay_apart(device: torch.device) -> None:

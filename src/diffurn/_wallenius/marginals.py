@@ -174,12 +174,14 @@ def _slopes(values: Tensor, steps: Tensor) -> Tensor:
     """Approximate slopes of values ``(S, ...)`` in the steps, by parabolas through three nodes."""
     if len(steps) < 3:
         return torch.zeros_like(values)
-    apart = steps.diff(dim=0).clamp(min=1e-300)
-    secants = values.diff(dim=0) / apart
+    apart = steps.diff(dim=0)
+    # Rows with fewer nodes than others are padded with steps that do not grow, and have no slope.
+    secants = torch.where(apart > 0, values.diff(dim=0) / apart.clamp(min=1e-300), 0.0)
     before, after = apart[:-1], apart[1:]
-    inner = (secants[:-1] * after + secants[1:] * before) / (before + after)
+    inner = (secants[:-1] * after + secants[1:] * before) / (before + after).clamp(min=1e-300)
+    inner = torch.where(after > 0, inner, secants[:-1])
     slopes = torch.cat([secants[:1], inner, secants[-1:]])
-    # Slopes are infinite or NaN beyond the last step, where nodes are repeated.
+    # Slopes are infinite or NaN beyond the last step, where probabilities are zero.
     return torch.where(slopes.abs() < torch.inf, slopes, 0.0)
 
 
