@@ -117,6 +117,24 @@ def test_an_empty_group_of_a_large_weight_has_a_mean_of_zero(device: torch.devic
     torch.testing.assert_close(law.mean.cpu(), float64([0.0, 1e9, 909996259.0]), rtol=1e-14, atol=0)
 
 
+@pytest.mark.parametrize("extra", [0, 100])
+def test_a_rare_group_of_many_balls_has_the_variance_of_its_mean(
+    extra: int, device: torch.device
+) -> None:
+    """Balls of weight ω → 0 are drawn as a Poisson process while all but three others arrive, in
+    the time 1/4 + 1/5 + … + 1/m.
+    """
+    size, weight = 43084270901, 1e-74
+    weights = float64([weight, 1.0], device=device)
+    law = WalleniusHypergeometric([size + extra, size], size - 3, weights=weights)
+    harmonic = math.log(size) + 0.57721566490153286 + 0.5 / size
+    expected = (size + extra) * weight * (harmonic - 11 / 6)
+    signs = float64([[1.0, -1.0], [-1.0, 1.0]])
+    covariance = law.covariance_matrix.cpu()
+    torch.testing.assert_close(covariance, expected * signs, rtol=1e-9, atol=0)
+    assert law.mean[0].item() == pytest.approx(expected, rel=1e-9)
+
+
 @pytest.mark.parametrize(
     ("sizes", "draws", "log_weights", "counts"),
     [

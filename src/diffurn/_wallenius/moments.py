@@ -151,10 +151,10 @@ def _mean(
 def _covariance(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Cov[X] as that of a mixture over the time and the group k of the next draw.
+    """Cov[X], and E[X] below it, as those of a mixture over the time and group k of the next draw.
 
     Given these, a ball of group k is left, and the counts follow Fisher's law of the urn without
-    that ball.
+    that ball. The shape is (..., c + 1, c).
     """
     moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
     rates = moment.left * moment.arrivals
@@ -187,7 +187,7 @@ def _one_ball_fewer(moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
-    """The covariance ``(..., c, c)`` of a mixture.
+    """The covariance of a mixture, with its mean as a last row: ``(..., c + 1, c)``.
 
     Args:
         log_density: the unnormalised log-weights, ``(..., T, k)``.
@@ -196,9 +196,10 @@ def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
     """
     share = torch.softmax(log_density.flatten(-2), -1).unsqueeze(-1)
     means = means.flatten(-3, -2)
-    spread = means - (share * means).sum(-2, keepdim=True)
+    mean = (share * means).sum(-2, keepdim=True)
+    spread = means - mean
     within = (share.unsqueeze(-1) * covariances.flatten(-4, -3)).sum(-3)
-    return within + (share * spread).mT @ spread
+    return torch.cat([within + (share * spread).mT @ spread, mean], -2)
 
 
 def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
@@ -285,9 +286,10 @@ def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tenso
     sizes, open_ended = with_a_ball_left(group_sizes, draws)
     work = NODES[1] * log_weights.shape[-1] ** 2
     moment = integrate(_grid, _covariance, log_weights, sizes, draws, events=(1, 1, 0), work=work)
-    # Rows sum to zero. The entries of the largest group, which has the largest rounding errors,
-    # follow from those of the others.
-    largest = torch.nn.functional.one_hot(sizes.argmax(-1), sizes.shape[-1]).to(sizes.dtype)
+    moment, average = moment[..., :-1, :], moment[..., -1, :]
+    # Rows sum to zero. The entries of the group of the largest mean, which has the largest rounding
+    # errors, follow from those of the others.
+    largest = torch.nn.functional.one_hot(average.argmax(-1), sizes.shape[-1]).to(sizes.dtype)
     across = largest.unsqueeze(-1)
     kept = open_ended[..., None, None] & (across == 0) & (across.mT == 0)
     moment = torch.where(kept, moment, 0.0)
