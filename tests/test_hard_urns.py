@@ -236,6 +236,16 @@ def test_long_tails_are_right_beside_short_ones_in_a_batch(device: torch.device)
     torch.testing.assert_close(log_sf.cpu(), float64(expected), rtol=1e-8, atol=1e-10)
 
 
+def test_tails_of_a_skewed_count_are_summed_to_their_end(device: torch.device) -> None:
+    """The count of the light group is near its lowest value of 4, and falls like a Poisson law."""
+    size, log_weights = 139191619, float64([3.290823818952683, -17.67245062866105], device=device)
+    law = WalleniusHypergeometric([size, size], size + 4, log_weights=log_weights)
+    counts = torch.arange(5, 100, dtype=torch.float64, device=device)
+    log_prob = law.log_prob(torch.stack([size + 4 - counts, counts], -1))
+    log_sf = law.marginals.log_sf(float64([size, 4.0], device=device))[1].item()
+    assert log_sf == pytest.approx(log_prob.logsumexp(0).item(), abs=1e-10)
+
+
 def test_groups_further_apart_than_float64_reaches_stay_apart(device: torch.device) -> None:
     """Of balls a, b, c with weights 1, e^-700, e^-1400 the first two are a and c with probability
     e^-700: b and c race at odds of e^700.

@@ -98,6 +98,15 @@ def test_means_keep_ten_digits_in_every_entry(urn: Urn, device: torch.device) ->
     assert_near(fisher(urn, device).mean, oracles.enumeration(urn).moments().mean)
 
 
+def test_means_of_one_draw_are_the_shares_of_the_groups(device: torch.device) -> None:
+    """To 13 digits, though group sizes differ by a factor of five hundred and weights are tied."""
+    sizes = [995, 2, 995, 40, 3, 7, 612, 995] * 4
+    log_weights = torch.zeros(32, device=device, requires_grad=True)
+    urn = FisherHypergeometric(sizes, 1, log_weights=log_weights)
+    assert isinstance(_dispatch.fisher_for_draws(urn, 1), Tabulated)
+    assert_near(urn.mean, [size / sum(sizes) for size in sizes], relative=1e-13)
+
+
 @every_urn
 def test_means_sum_to_the_draws(urn: Urn, device: torch.device) -> None:
     assert abs(math.fsum([*fisher(urn, device).mean.tolist(), -urn.draws])) <= 1e-15 * urn.draws

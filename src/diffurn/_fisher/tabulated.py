@@ -33,6 +33,8 @@ from diffurn._numerics.inversion import chosen_column
 
 # The smallest denominator.
 _TINY = 1e-300
+# Log-weights are similar up to this difference.
+_SIMILAR = 3.0
 
 
 @dataclass(frozen=True)
@@ -278,10 +280,13 @@ def _windows(values: Tensor, urn: Tabulated) -> Tensor:
 
 
 def _filled_from_the_heaviest(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Counts if heavier balls always came first; their sum may exceed n if weights are equal."""
-    heavier = log_weights.unsqueeze(-2) > log_weights.unsqueeze(-1)
-    left = draws.unsqueeze(-1) - torch.where(heavier, group_sizes.unsqueeze(-2), 0.0).sum(-1)
-    return left.clamp(min=0).minimum(group_sizes)
+    """Counts if heavier balls always came first, and all of similar weight before a group's own.
+
+    So a centre is far above its mean for no group, and the mean, a sum with it, keeps its digits.
+    """
+    no_lighter = log_weights.unsqueeze(-2) >= log_weights.unsqueeze(-1) - _SIMILAR
+    before = torch.where(no_lighter, group_sizes.unsqueeze(-2), 0.0).sum(-1) - group_sizes
+    return (draws.unsqueeze(-1) - before).clamp(min=0).minimum(group_sizes)
 
 
 def row_of(table: Tensor, row: Tensor) -> Tensor:

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher.marginals import SHORT, gram_rule, log_complement, other_sizes
-from diffurn._fisher.nodes import NODES
+from diffurn._fisher.nodes import NODES, half_width
 from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import can_check
 from diffurn._wallenius import probabilities
@@ -126,19 +126,24 @@ def log_tails(
     direction = torch.where(upward, 1.0, -1.0).to(x.dtype)
     available = torch.where(upward, highest - start, start - lowest)
 
-    def log_prob(steps: Tensor) -> Tensor:  # (S, ..., c)
+    def counts(steps: Tensor) -> Tensor:
+        """The counts x of steps ``(S, ..., c)``, rounded so that n - x is exact."""
         there = start + direction * torch.minimum(steps, available)
-        return marginal_log_prob(log_weights, group_sizes, draws, there)
+        return n - (n - there)
+
+    def log_prob(steps: Tensor) -> Tensor:
+        return marginal_log_prob(log_weights, group_sizes, draws, counts(steps))
 
     with torch.no_grad():
         first, second = log_prob(torch.stack([torch.zeros_like(start), torch.ones_like(start)]))
         decay = (first - second).clamp(min=0)
-        # The root d of d² / 2v + decay d = nats.
-        reach = 2 * _NATS / (decay + torch.sqrt(decay.square() + 2 * _NATS / variance))
+        # Log-concave terms go on falling at least as fast as at first. If they begin in the bulk,
+        # Bernstein's bound holds. A bound for normal tails would be too short.
+        reach = torch.minimum(_NATS / decay, half_width(variance, _NATS))
         steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
-    # Nodes between integers lose digits when they are added to counts of billions. The terms are
-    # corrected for the lost part of the step by their slope.
-    taken = torch.where(upward, 1.0, -1.0) * ((start + direction * steps) - start)
+    # Nodes between integers lose digits in urns of billions of balls. The terms are corrected for
+    # the lost part of the step by their slope.
+    taken = direction * (counts(steps) - start)
     terms = log_prob(steps)
     terms = terms + (steps - taken) * _slopes(terms.detach(), steps)
     summed = torch.logsumexp(terms + torch.log(weights), 0).clamp(max=0)
