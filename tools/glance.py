@@ -60,7 +60,7 @@ def ks() -> tuple[str, str]:
 def minimal() -> tuple[str, str]:
     ends = [
         row
-        for row in rows("minimal", "Minimal example: where ten epochs end")
+        for row in rows("minimal", "Minimal example: where training ends")
         if row["data"] == "Fisher's law"
     ]
     errors = [f"{row['largest error']} ({row['gradient']})" for row in ends]
@@ -184,7 +184,7 @@ def summary() -> str:
     )
     errors = [
         row["largest error"]
-        for row in rows("minimal", "Minimal example: where ten epochs end")
+        for row in rows("minimal", "Minimal example: where training ends")
         if row["data"] == "Fisher's law"
     ]
     ways = rows("categorical", "Unconstrained categoricals in place of an urn")
