@@ -26,7 +26,7 @@ class Draws(NamedTuple):
 
     uniforms: Tensor  # (S, B, ·)
     normal: Tensor  # (S, 2, B, d)
-    gumbel: Tensor  # (S, B, d + 1)
+    gumbel: Tensor  # (S, B, ·), see `Differences`
 
 
 class PairDraws(Blocks):
@@ -37,6 +37,7 @@ class PairDraws(Blocks):
         batch_size: pairs per step.
         factors: number of factors of the data set.
         latent: d.
+        gumbels: Gumbel variates per pair, see `diffurn_studies.pairs.methods.noise_per_pair`.
         device: of the draws.
         block: the largest number of steps that `refill` can prepare at once.
     """
@@ -47,6 +48,7 @@ class PairDraws(Blocks):
         batch_size: int,
         factors: int,
         latent: int,
+        gumbels: int,
         device: torch.device,
         block: int = BLOCK,
     ) -> None:
@@ -55,7 +57,7 @@ class PairDraws(Blocks):
 
         uniforms = numbers(batch_size, uniforms_per_pair(factors))
         super().__init__(
-            seeds, uniforms, numbers(2, batch_size, latent), numbers(batch_size, latent + 1)
+            seeds, uniforms, numbers(2, batch_size, latent), numbers(batch_size, gumbels)
         )
 
     def _fill_own(self, model: int, steps: int, generator: torch.Generator) -> None:
