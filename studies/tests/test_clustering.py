@@ -437,10 +437,10 @@ def test_the_quick_options_of_the_paper_are_those_of_the_digits() -> None:
         "digits",
         (1.0, 0.6),
         2,
-        150,
+        100,
     )
     assert quick.priors == Options().priors
-    assert STUDIES["clustering"].options("beyond").quick().held_epochs == 90
+    assert STUDIES["clustering"].options("beyond").quick().held_epochs == 60
 
 
 def test_a_run_of_the_old_command_line_is_resumed_by_its_arm(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from diffurn_studies.clustering.images import CLASSES
 from diffurn_studies.clustering.mixtures import SharedUrn
 from diffurn_studies.clustering.priors import Categorical, Hypergeometric, Prior, Uniform
 
-QUICK_EPOCHS = 150
+QUICK_EPOCHS = 100
 _AT_LEAST_ONE = (
     "seeds",
     "epochs",
@@ -164,6 +164,6 @@ class Options:
             evaluate_every=25,
             held_epochs=self.held_epochs * QUICK_EPOCHS // self.epochs,
             layer_epochs=20,
-            joint_epochs=800,
+            joint_epochs=500,
             pretraining_rate=0.3,
         )

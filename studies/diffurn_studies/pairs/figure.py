@@ -43,7 +43,7 @@ REFERENCES: dict[str, dict[str, Any]] = {
 # The appendix's figures.
 REPRESENTED = {
     "disentanglement": "disentanglement (DCI)",
-    "whole_accuracy": "linear classifiers on all latents: accuracy",
+    "whole_accuracy": "linear classifiers on all latents: adjusted accuracy",
 }
 ESTIMATE, INDEPENDENT = r"$\hat{s}$", r"$\hat{k}$"  # as mathematics: fonts lack k̂
 
@@ -138,6 +138,7 @@ def representation(models: Sequence[Model]) -> Figure:
         _by_setting(panel, models, places, name)
         panel.set_title(title, size=11)
         panel.set_xlabel("s, factors that are shared", size=10)
+        panel.set_ylabel("score", size=10)
         panel.set_xticks(list(places.values()), [shown_shared(shared) for shared in places])
         panel.set_xlim(min(places.values()) - 0.5, max(places.values()) + 0.5)
         panel.set_ylim(bottom=0)
