@@ -26,7 +26,6 @@ from diffurn_studies.pairs.methods import (
     count_divergence,
     independent_log_probs,
     largest,
-    noise_per_pair,
     plain_number,
     with_prior,
 )
@@ -135,10 +134,7 @@ def test_the_first_of_a_stochastic_sort_follows_plackett_and_luce():
     assert chisquare(observed[[0, 1, 3]], expected[[0, 1, 3]]).pvalue > 1e-4
 
 
-def test_only_a_stochastic_sort_takes_noise_of_its_own():
-    stochastic = Method(Hypergeometric(sorting="stochastic"))
-    assert noise_per_pair([HYPERGEOMETRIC, ADAPTIVE], LATENTS) == LATENTS + 1
-    assert noise_per_pair([HYPERGEOMETRIC, stochastic], LATENTS) == 2 * LATENTS + 1
+def test_a_deterministic_sort_leaves_the_noise_of_a_stochastic_one_alone():
     gumbel, scores = _gumbel(1, 3, 2 * LATENTS + 1), torch.rand(1, 3, LATENTS)
     chosen = Hypergeometric().independent(_pairs(scores, gumbel=gumbel))
     alone = Hypergeometric().independent(_pairs(scores, gumbel=gumbel[..., : LATENTS + 1]))

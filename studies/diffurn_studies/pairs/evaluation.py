@@ -33,8 +33,10 @@ def fresh_draws(training: PairTraining, pairs: int, seed: int, latent: int) -> D
         1, pairs, uniforms_per_pair(len(training.source.sizes)), generator=generator, device=device
     )
     normal = torch.randn(1, 2, pairs, latent, generator=generator, device=device)
-    noise = training.batches.gumbel.shape[-1]
-    gumbel = torch.rand(1, pairs, noise, generator=generator, device=device)
+    gumbel = torch.rand(1, pairs, latent + 1, generator=generator, device=device)
+    if training.batches.sort_noise is not None:
+        sorts = torch.rand(1, pairs, latent, generator=generator, device=device)
+        gumbel = torch.cat([gumbel, sorts], -1)
     to_gumbel_(gumbel)
     return Draws(uniforms, normal, gumbel)
 

@@ -16,7 +16,7 @@ All functions work on a stack of S models with B pairs each and d latents.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal, NamedTuple, get_args
 
@@ -43,7 +43,7 @@ class Differences(NamedTuple):
         known: index of a factor that is known to differ, (S, B).
         differing: how many factors truly differ, (S, B).
         gumbel: noise for k̂ = 0, …, d, and for the d scores of a stochastic sort if there is one,
-            (S, B, `noise_per_pair`).
+            (S, B, d + 1) or (S, B, 2d + 1).
         temperature: of every model, (S,).
     """
 
@@ -318,14 +318,11 @@ class Method:
         return {**fields.pop("aggregation"), **fields}
 
 
-def noise_per_pair(methods: Iterable[Method], latents: int) -> int:
-    """How many Gumbel variates a pair takes in a stack of these methods."""
-    sorts = any(
+def sorts_stochastically(method: Method) -> bool:
+    return (
         isinstance(method.aggregation, Hypergeometric)
         and method.aggregation.sorting == "stochastic"
-        for method in methods
     )
-    return latents + 1 + latents * sorts
 
 
 def _detail(setting: str, value: Any) -> str:
