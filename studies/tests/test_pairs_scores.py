@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from diffurn_studies.pairs.records import references
+from diffurn_studies.pairs.references import references
 from diffurn_studies.pairs.scores import (
     Latents,
     adjusted_accuracy,
