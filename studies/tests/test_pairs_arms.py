@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from diffurn_studies.pairs import arms
-from diffurn_studies.pairs.methods import BEST
+from diffurn_studies.pairs.methods import BEST, RIVALS
 from diffurn_studies.pairs.options import Options
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -95,7 +95,8 @@ def test_a_prior_is_chosen_on_seeds_that_no_judgement_sees(name):
         assert getattr(choice, field) == getattr(judgement, field)
     assert choice.sampler == ("fixed" if "fixed" in name else "exact")
     assert choice.latent == (7 if "7" in name else 10)
-    (own,) = set(judgement.methods) & set(choice.methods) - {BEST}
+    assert set(judgement.methods) & set(choice.methods) >= {*RIVALS, BEST}
+    (own,) = set(judgement.methods) & set(choice.methods) - {*RIVALS, BEST}
     assert own.aggregation.prior == import_module(f"diffurn_studies.pairs.arms.kl_{name}").PRIOR
 
 

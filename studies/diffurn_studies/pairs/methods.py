@@ -360,6 +360,11 @@ ORACLE = Method(Oracle())
 HYPERGEOMETRIC = Method(Hypergeometric(), learning_rate=1e-6)
 # The best HGVAE that the arm `search` found.
 BEST = Method(Hypergeometric("covariance", "log1p", "detached"), "once", learning_rate=1e-3)
+# Baselines with the learning rate and the objective of `BEST`.
+RIVALS = tuple(
+    replace(method, payment=BEST.payment, learning_rate=BEST.learning_rate)
+    for method in (LABEL, ADAPTIVE)
+)
 
 
 def with_prior(method: Method, prior: Prior) -> Method:

@@ -6,8 +6,9 @@ Not run yet.
 from dataclasses import replace
 
 from diffurn_studies.pairs.arms import kl_random, random_sets
+from diffurn_studies.pairs.methods import Prior
 
 # log ω₀: the choice of the arm ``prior-fixed-7``. Until that has run, that of short probes.
-PRIOR = -4.0
+PRIOR: Prior = -4.0
 
 OPTIONS = kl_random.options(PRIOR, replace(random_sets.OPTIONS, sampler="fixed", latent=7))

@@ -7,20 +7,16 @@ choice of `BEST` nor that of `PRIOR` has seen.
 from dataclasses import replace
 
 from diffurn_studies.pairs.arms import random_sets
-from diffurn_studies.pairs.methods import ADAPTIVE, BEST, LABEL, Method, with_prior
+from diffurn_studies.pairs.methods import BEST, RIVALS, Prior, with_prior
 from diffurn_studies.pairs.options import Options
 
 # log ω₀: the choice of the arm ``prior-random``. Until that has run, that of short probes.
-PRIOR = -4.0
+PRIOR: Prior = -4.0
 
 
-def options(prior: float, base: Options = random_sets.OPTIONS) -> Options:
+def options(prior: Prior, base: Options = random_sets.OPTIONS) -> Options:
     """The run with this prior of k̂ and everything else as in `base`."""
-    baselines: list[Method] = [
-        replace(method, payment="once", learning_rate=BEST.learning_rate)
-        for method in (LABEL, ADAPTIVE)
-    ]
-    methods = (*baselines, BEST, with_prior(BEST, prior))
+    methods = (*RIVALS, BEST, with_prior(BEST, prior))
     # A stack for each number of shared factors, so that finished ones can be kept.
     return replace(base, methods=methods, seeds=5, seed=2, together=False)
 
