@@ -413,7 +413,7 @@ def test_the_command_line_names_what_is_missing(tmp_path: Path) -> None:
     assert "the option priors cannot be set on the command line" in refused(
         "--set", "priors=uniform"
     )
-    assert "choose one of paper, assignments, beyond, counts" in refused("--arm", "kounts")
+    assert "choose one of paper, assignments, beyond" in refused("--arm", "kounts")
     assert "share" in refused("--set", "versions=1.0,1.5")
 
 
