@@ -39,7 +39,10 @@ def test_the_readme_is_short_and_shows_code_early() -> None:
     assert len(text[: text.index("```python")].split()) <= 250
 
 
-@pytest.mark.parametrize("page", ["README.md", "docs/results.md"])
+PAGES = ("README.md", "docs/results.md", "docs/pairs.md", "docs/clustering.md", "results/README.md")
+
+
+@pytest.mark.parametrize("page", PAGES)
 def test_tables_of_results_are_those_of_the_records(page: str) -> None:
     glance = runpy.run_path(str(ROOT / "tools" / "glance.py"))
     (shown,) = glance["BLOCK"].findall((ROOT / page).read_text(encoding="utf-8"))

@@ -11,6 +11,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -82,6 +83,21 @@ def difference(copy: Image.Image, image: Image.Image) -> float:
     return sum(ImageStat.Stat(ImageChops.difference(copy.convert("RGB"), image)).mean) / 3
 
 
+def require_clean_commit(folder: Path) -> None:
+    """Refuses a run of a checkout that differed from its commit, or of no checkout."""
+    path = folder / "environment.json"
+    if not path.exists():  # of the benchmarks
+        return
+    environments = json.loads(path.read_text(encoding="utf-8"))["environments"]
+    commits = [environment.get("commit", "no commit") for environment in environments]
+    for commit in commits or ["no commit"]:
+        if not re.fullmatch("[0-9a-f]{40}", commit):
+            raise SystemExit(
+                f"{path} names {commit}, but a result must come from a clean commit: run it again, "
+                "or slim it with --dirty"
+            )
+
+
 def slim(folder: Path, has_pictures: bool) -> None:
     for path in sorted(folder.glob("records/*.json")):
         slim_record(path, has_pictures)
@@ -99,8 +115,13 @@ def main() -> None:
         action="store_true",
         help="leave the pictures of models out of the records; the figures have shown them",
     )
+    parser.add_argument(
+        "--dirty", action="store_true", help="take runs that name no clean commit as well"
+    )
     chosen = parser.parse_args()
     for folder in chosen.folders:
+        if not chosen.dirty:
+            require_clean_commit(folder)
         slim(folder, has_pictures=not chosen.without_pictures)
 
 

@@ -616,7 +616,7 @@ def test_all_runs_every_study_in_a_folder_of_its_own(tmp_path: Path) -> None:
     command = ["reproduce", "all", "--quick", "--set", "steps=3", "--out", str(tmp_path)]
     result = runner.invoke(tiny.APP, command)
     assert result.exit_code == 0, result.output
-    assert RunDirectory(tmp_path / "tiny").settings().options["steps"] == 3
+    assert RunDirectory(tmp_path / "tiny-quick").settings().options["steps"] == 3
     assert "there is no option 'stairs'" in refused("all", "--set", "stairs=3")
 
 
@@ -654,6 +654,30 @@ def test_quick_and_settings_apply_on_top_of_an_arm(tmp_path: Path) -> None:
     assert runner.invoke(tiny.APP, [*command, "--out", str(tmp_path / "run")]).exit_code == 0
     found = RunDirectory(tmp_path / "run").settings().options
     assert (found["seeds"], found["steps"]) == (1, 3)
+
+
+def test_a_quick_run_has_a_folder_of_its_own_and_is_no_verdict(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    whole, quick = (
+        runner.invoke(tiny.APP, ["reproduce", "tiny", "--set", "steps=2", *more])
+        for more in ([], ["--quick"])
+    )
+    assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["tiny", "tiny-quick"]
+    told = "Its figures are no verdict on any claim."
+    assert quick.stdout.rstrip().endswith(told)
+    assert told not in whole.stdout
+    abouts = [
+        json.loads((tmp_path / "runs" / name / "tables.json").read_text())["about"]
+        for name in ("tiny", "tiny-quick")
+    ]
+    assert [told in about for about in abouts] == [False, True]
+    for_machines = runner.invoke(
+        tiny.APP, ["reproduce", "tiny", "--set", "steps=2", "--quick", "--json"]
+    )
+    assert json.loads(for_machines.stdout)["tiny"]
+    assert told in for_machines.stderr
 
 
 def test_a_directory_of_an_early_version_names_no_arm_and_is_resumed(uninterrupted: Path) -> None:

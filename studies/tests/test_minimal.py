@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -18,7 +19,15 @@ from diffurn_studies.harness.study import Results
 from diffurn_studies.merged_chain import merged_log_prob
 from diffurn_studies.minimal import study as minimal
 from diffurn_studies.minimal.answers import centred, reachable_weights
-from diffurn_studies.minimal.learning import SOURCES, data_sets, split, squared_error
+from diffurn_studies.minimal.arms import released
+from diffurn_studies.minimal.learning import (
+    SOURCES,
+    data_sets,
+    estimator_named,
+    split,
+    squared_error,
+    train,
+)
 from diffurn_studies.minimal.options import Options
 from diffurn_studies.minimal.results import log_odds
 from diffurn_studies.minimal.urn import PAPERS_URN, Urn
@@ -156,6 +165,39 @@ def test_each_gradient_ends_where_its_own_loss_is_smallest() -> None:
             assert (log_odds(record["final"]) - log_odds(answers[answer])).abs().max() < 0.06
 
 
+def test_the_released_arm_has_the_settings_of_the_released_script() -> None:
+    own = released.OPTIONS
+    assert (own.optimiser, own.learning_rate, own.decay) == ("adam", 1e-3, 0.99)
+    assert (own.batch_size, own.epochs, own.temperature, own.samples) == (1, 20, 0.5, 1000)
+    assert own.rate(799, 800) == 1e-3
+    assert own.rate(19 * 800, 800) == pytest.approx(1e-3 * 0.99**19)
+
+
+def test_adam_takes_the_steps_of_a_loop_by_hand() -> None:
+    """Adam's rule (Kingma, Ba 2015) in plain Python, for an urn whose gradient is exact."""
+    options = replace(TINY, optimiser="adam", learning_rate=0.01, decay=0.5, batch_size=20)
+    data = data_sets(options, "exact")
+    torch.manual_seed(3)
+    found = train(options, estimator_named("covariance", 0.5), data, NOTHING)
+    torch.manual_seed(3)
+    log_weights = torch.zeros(4, 3, dtype=torch.float64, requires_grad=True)
+    first, second = torch.zeros(4, 3, dtype=torch.float64), torch.zeros(4, 3, dtype=torch.float64)
+    training, validation = split(data)
+    for step in range(4):
+        if step % 2 == 0:
+            squared_error(log_weights, CovarianceST(), validation)  # takes random numbers
+            order = torch.rand(training.shape[:2], dtype=torch.float64).argsort(-1)
+        rows = order[:, 20 * (step % 2) : 20 * (step % 2) + 20]
+        wanted = torch.stack([own[places] for own, places in zip(training, rows, strict=True)])
+        loss = squared_error(log_weights, CovarianceST(), wanted).sum()
+        (slope,) = torch.autograd.grad(loss, log_weights)
+        first, second = 0.9 * first + 0.1 * slope, 0.999 * second + 0.001 * slope**2
+        mean, spread = first / (1 - 0.9 ** (step + 1)), second / (1 - 0.999 ** (step + 1))
+        rate = 0.01 * 0.5 ** (step // 2)
+        log_weights = (log_weights - rate * mean / (spread.sqrt() + 1e-8)).detach().requires_grad_()
+    torch.testing.assert_close(found["final"], log_weights.detach())
+
+
 def test_curves_reach_from_the_first_to_the_last_step(results: Results) -> None:
     record = results.records["gumbel-merged-on-merged-data"]
     assert record["steps"][0][0][-1] == 2 * 40 / 10
@@ -198,6 +240,7 @@ def test_a_run_repeats_itself(results: Results) -> None:
         {"batch_size": 801},
         {"learning_rate": 0.0},
         {"temperature": -1.0},
+        {"decay": 0.0},
     ],
 )
 def test_impossible_options_are_refused_with_a_reason(wrong: dict[str, Any]) -> None:

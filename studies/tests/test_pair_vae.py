@@ -2,6 +2,7 @@
 gradients.
 """
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -16,6 +17,7 @@ from diffurn_studies.pairs.methods import (
     ORACLE,
     Hypergeometric,
     Method,
+    with_prior,
 )
 from diffurn_studies.pairs.vae import (
     Facts,
@@ -64,6 +66,21 @@ def _random_posterior(models=2, seed=0):
     )
 
 
+def _count_kl(model, own, log_prior):
+    """KL(q(k̂)‖p(k̂)) by a sum over the support, with binomials by hand."""
+    features = divergences(own)[1]
+    log_weights = model.importance(features)[0]
+    kls = []
+    for log_odds in (log_weights[:, 0] - log_weights[:, 1]).tolist():
+        q, p = (
+            [math.comb(LATENTS, k) ** 2 * math.exp(k * each) for k in range(LATENTS + 1)]
+            for each in (log_odds, log_prior)
+        )
+        shares = [(one / sum(q), other / sum(p)) for one, other in zip(q, p, strict=True)]
+        kls.append(sum(one * math.log(one / other) for one, other in shares))
+    return torch.tensor(kls)
+
+
 def test_divergences_are_those_of_torchs_normal_distributions():
     own = _random_posterior()
     one_sided, symmetric = divergences(own)
@@ -96,11 +113,17 @@ def test_averages_are_the_means_of_moments_or_the_product_of_experts():
         replace(LABEL, averaging="product"),
         replace(ORACLE, payment="once", averaging="product", beta=3.0),
         replace(HYPERGEOMETRIC, payment="once"),
+        with_prior(replace(HYPERGEOMETRIC, payment="once", beta=2.0), -2.5),
+        with_prior(HYPERGEOMETRIC, "learned"),
     ],
     ids=lambda method: method.label,
 )
 def test_the_loss_is_the_evidence_bound_of_the_pair(method):
     model = _stack(method)
+    prior = getattr(method.aggregation, "prior", None)
+    if prior == "learned":
+        model.learned_prior.data.fill_(0.75)
+        prior = 0.75
     pictures, noise, facts, temperature = _inputs(1)
     own = model.posterior(pictures)
     chosen = model.independent(own, noise.gumbel, facts, temperature)[0].bool()
@@ -113,7 +136,7 @@ def test_the_loss_is_the_evidence_bound_of_the_pair(method):
         precision = 0.5 * (1 / first.variance + 1 / second.variance)
         weighted = 0.5 * (first.mean / first.variance + second.mean / second.variance)
         shared = Normal(weighted / precision, precision.rsqrt())
-    prior = Normal(torch.zeros(()), torch.ones(()))
+    standard = Normal(torch.zeros(()), torch.ones(()))
     errors, kls = 0.0, 0.0
     for view, law in enumerate((first, second)):
         epsilon = noise.normal[0, view]
@@ -128,11 +151,13 @@ def test_the_loss_is_the_evidence_bound_of_the_pair(method):
             + binary_cross_entropy_with_logits(logits, pictures[0, view], reduction="sum") / PAIRS
         )
         paid = (
-            kl_divergence(shared, prior)
+            kl_divergence(shared, standard)
             if method.payment == "both" or view == 0
             else torch.zeros(PAIRS, LATENTS)
         )
-        kls = kls + torch.where(chosen, kl_divergence(law, prior), paid).sum() / PAIRS
+        kls = kls + torch.where(chosen, kl_divergence(law, standard), paid).sum() / PAIRS
+    if prior is not None:  # both views share k̂, so the pair pays for it once
+        kls = kls + _count_kl(model, own, prior).mean()
     found = model.losses(pictures, noise, facts, temperature)
     torch.testing.assert_close(found.reconstruction[0], 0.5 * errors)
     torch.testing.assert_close(found.kl[0], 0.5 * kls)
@@ -146,6 +171,8 @@ def test_a_model_does_not_depend_on_its_neighbours():
         Method(Hypergeometric(scale="log1p")),
         ADAPTIVE,
         Method(Hypergeometric("covariance"), payment="once"),
+        Method(Hypergeometric(prior=-3.0)),
+        Method(Hypergeometric(prior="learned"), payment="once"),
     )
     together, inputs = _stack(*methods), _inputs(len(methods), same=True)
     whole = together.losses(*inputs)
@@ -162,6 +189,39 @@ def test_the_importance_layer_learns_only_in_models_with_an_urn():
     for gradient in (stack.importance.weight.grad, stack.importance.bias.grad):
         moved = gradient.flatten(1).abs().sum(1) > 0
         assert moved.tolist() == [True, False, True]
+
+
+def test_a_learned_prior_moves_by_the_difference_of_the_means():
+    """∂KL(q‖p)/∂log ω₀ = E_p k̂ - E_q k̂; the loss has half of it, and no other model a slope."""
+    methods = [Method(Hypergeometric(prior=prior)) for prior in ("learned", 1.0, None)]
+    stack, inputs = _stack(*methods), _inputs(3)
+    stack.losses(*inputs).loss.sum().backward()
+    k = torch.arange(LATENTS + 1.0)
+    own = stack.count_log_probs(stack.posterior(inputs[0]))[0].exp() @ k
+    ways = torch.tensor([math.comb(LATENTS, each) ** 2.0 for each in range(LATENTS + 1)])
+    expected = 0.5 * (ways / ways.sum() @ k - own.mean())
+    torch.testing.assert_close(
+        stack.learned_prior.grad[:, 0], torch.tensor([expected.item(), 0.0, 0.0])
+    )
+
+
+def test_models_without_a_prior_keep_their_losses():
+    methods = (HYPERGEOMETRIC, ADAPTIVE)
+    alone = _stack(*methods).losses(*_inputs(2, same=True))
+    beside = _stack(*methods, with_prior(HYPERGEOMETRIC, -1.0)).losses(*_inputs(3, same=True))
+    for mine, theirs in zip(alone, beside, strict=True):
+        torch.testing.assert_close(mine, theirs[:2])
+
+
+def test_the_profile_pays_for_a_fixed_number_what_the_prior_asks():
+    methods = (with_prior(HYPERGEOMETRIC, -2.0), HYPERGEOMETRIC)
+    stack = _stack(*methods, seeds=[0, 0])
+    pictures, noise, _, _ = _inputs(2, same=True)
+    with_kl, without = stack.profile(pictures, noise.normal)
+    ways = torch.tensor([math.comb(LATENTS, k) ** 2 * math.exp(-2 * k) for k in range(LATENTS + 1)])
+    torch.testing.assert_close(
+        with_kl - without, -0.5 * (ways / ways.sum()).log(), rtol=1e-3, atol=1e-3
+    )
 
 
 def test_the_profile_has_the_losses_of_fixed_numbers():

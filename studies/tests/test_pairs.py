@@ -35,6 +35,7 @@ METHODS = (
     replace(ADAPTIVE, payment="once", learning_rate=1e-3),
     HYPERGEOMETRIC,
     Method(Hypergeometric("covariance", "log1p"), payment="once", learning_rate=1e-3),
+    Method(Hypergeometric(sorting="stochastic", prior="learned"), learning_rate=1e-2),
 )
 
 
@@ -55,6 +56,7 @@ def tiny():
         timed_models=1,
         timed_steps=1,
         workers=1,
+        sampler="exact",
     )
 
 
@@ -80,7 +82,7 @@ def training(options):
 
 def test_training_comes_before_scoring(tiny):
     assert units(tiny) == ["train-s3", "train-srandom", "speed", "score-s3", "score-srandom"]
-    assert {name: len(models) for name, models in stacks(tiny).items()} == {"s3": 8, "srandom": 8}
+    assert {name: len(models) for name, models in stacks(tiny).items()} == {"s3": 10, "srandom": 10}
     assert units(replace(tiny, together=True)) == ["train-all", "speed", "score-all"]
 
 
@@ -108,6 +110,37 @@ def test_the_record_holds_every_model_with_its_course(finished, tiny):
     assert label["final"]["profile"][1] == pytest.approx(
         label["final"]["loss"], rel=1e-4
     )  # its k is always 1
+
+
+def test_models_with_an_urn_record_its_modes_and_means(finished):
+    for model in finished[1].records["train-srandom"]["models"]:
+        final = model["final"]
+        method = Method.from_fields(model["method"])
+        assert ("modes" in final) == ("means" in final) == (method.kind == "hypergeometric")
+        if method.kind == "hypergeometric":
+            pairs = {shared: sum(numbers) for shared, numbers in final["counts"].items()}
+            assert {shared: sum(numbers) for shared, numbers in final["modes"].items()} == pairs
+            for first, second in final["means"].values():
+                assert 0 <= first <= 5
+                assert first**2 <= second * (1 + 1e-5)
+            learned = method.aggregation.prior == "learned"
+            assert (final["log_prior"] is not None) == learned
+            assert not learned or final["log_prior"] != 0
+
+
+@pytest.mark.parametrize("latent", [7, 10])
+def test_fixed_sets_train_with_seven_and_ten_latents(tiny, latent, tmp_path):
+    own = replace(tiny, sampler="fixed", latent=latent, shared=(3,), seeds=1, timed_models=0)
+    records = run(pairs, own, tmp_path).records
+    for model in records["train-s3"]["models"]:
+        assert sum(model["final"]["counts"]["3"]) == 90
+        assert len(model["final"]["counts"]["3"]) == latent + 1
+    for model in records["score-s3"]["models"]:
+        by_factor = model["by_factor"]
+        assert by_factor["shared"][3:] == [None] * 4
+        assert by_factor["independent"][:3] == [None] * 3
+        known = [score for score in by_factor["shared"][:3] if score is not None]
+        assert model["shared_accuracy"] == pytest.approx(sum(known) / len(known))
 
 
 def test_pictures_are_kept_of_the_first_seed(finished, tiny):
@@ -150,7 +183,7 @@ def test_scores_are_of_the_latents_that_training_kept(finished, tiny):
     assert settings(scored) == stacks(tiny)["s3"]
     assert all(-1 <= model["whole_accuracy"] <= 1 for model in scored)
     with np.load(out / "files" / "train-s3" / "latents.npz") as kept:
-        assert kept["means"].shape == (8, 90, 2, tiny.latent)
+        assert kept["means"].shape == (len(scored), 90, 2, tiny.latent)
         assert (kept["independent"][:2].sum(-1) == 1).all()  # LabelVAE
         assert (kept["shared"].sum(-1) == 3).all()
         assert ((kept["factors"][:, :, 0] == kept["factors"][:, :, 1]) == kept["shared"]).all()
@@ -288,7 +321,7 @@ def test_quick_options_keep_the_methods_and_raise_their_rates():
         "AdaVAE (once, lr 1e-3)",
     ]
     assert options.shared == (1, 5)
-    assert (options.seeds, options.steps, options.device) == (1, 600, "cpu")
+    assert (options.seeds, options.steps, options.device) == (1, 400, "cpu")
 
 
 @pytest.mark.slow

@@ -1,22 +1,26 @@
 """The arms of the pairs study against the tables that were published for them."""
 
 import json
+import pkgutil
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
 
 import pytest
 
+from diffurn_studies.pairs import arms
+from diffurn_studies.pairs.methods import BEST, RIVALS
 from diffurn_studies.pairs.options import Options
 
 RESULTS = Path(__file__).parents[2] / "results"
 FOLDERS = {
-    "paper": "pairs",
+    "random_sets": "pairs",
     "best": "pairs-best",
     "search": "pairs-search",
     "ablation": "pairs-ablation",
     "sprites": "pairs-sprites",
 }
+ARMS = sorted(module.name for module in pkgutil.iter_modules(arms.__path__))
 
 
 def options(arm):
@@ -59,16 +63,45 @@ def test_an_arm_has_the_rates_of_its_published_runs(arm, folder):
 
 def test_the_arm_speed_times_the_models_of_its_published_table():
     own, table = options("speed"), published("pairs-speed")["Pairs: run time"]
-    assert [row[0] for row in table["rows"]] == [method.label for method in own.methods]
+    # AdaVAE was added after the published run
+    published_methods = [method.label for method in own.methods if method.kind != "adaptive"]
+    assert [row[0] for row in table["rows"]] == published_methods
     assert {row[1] for row in table["rows"]} == {own.timed_models}
 
 
-@pytest.mark.parametrize("arm", [*FOLDERS, "speed"])
+@pytest.mark.parametrize("arm", ARMS)
 def test_the_options_of_an_arm_and_of_its_quick_version_are_plain_json(arm):
     for own in (options(arm), options(arm).quick()):
         assert json.loads(json.dumps(asdict(own)))["methods"]
 
 
-def test_the_papers_arm_differs_from_the_defaults_in_how_it_computes_only():
+def test_the_papers_arm_has_the_default_options_and_more_seeds():
     own, usual = asdict(options("paper")), asdict(Options())
-    assert {name for name in own if own[name] != usual[name]} == {"together", "held"}
+    assert {name for name in own if own[name] != usual[name]} == {"seeds", "held"}
+    assert (usual["sampler"], usual["steps"]) == ("fixed", 300_000)
+    assert [method.label for method in Options().methods] == [
+        "LabelVAE (by index)",
+        "AdaVAE",
+        "HGVAE",
+    ]
+
+
+@pytest.mark.parametrize("name", ["random", "fixed", "random_7", "fixed_7"])
+def test_a_prior_is_chosen_on_seeds_that_no_judgement_sees(name):
+    choice, judgement = options(f"prior_{name}"), options(f"kl_{name}")
+    assert len({choice.seed, judgement.seed, options("search").seed}) == 3
+    assert judgement.seeds >= 5
+    for field in ("sampler", "latent", "shared"):
+        assert getattr(choice, field) == getattr(judgement, field)
+    assert choice.sampler == ("fixed" if "fixed" in name else "exact")
+    assert choice.latent == (7 if "7" in name else 10)
+    assert set(judgement.methods) & set(choice.methods) >= {*RIVALS, BEST}
+    (own,) = set(judgement.methods) & set(choice.methods) - {*RIVALS, BEST}
+    assert own.aggregation.prior == import_module(f"diffurn_studies.pairs.arms.kl_{name}").PRIOR
+
+
+@pytest.mark.parametrize("name", ["kl_random", "kl_fixed", "random_s", "sprites_best"])
+def test_baselines_have_the_rate_and_objective_of_the_best(name):
+    methods = options(name).methods
+    assert [method.kind for method in methods] == ["label", "adaptive", *["hypergeometric"] * 2]
+    assert {(method.payment, method.learning_rate) for method in methods} == {("once", 1e-3)}

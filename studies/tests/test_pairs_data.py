@@ -71,7 +71,26 @@ def test_subsets_and_their_known_members_are_equally_likely(
     assert_follows(as_number(pairs.shared) * factors + pairs.known, law)
 
 
-@pytest.mark.parametrize("sampler", ["exact", "loose"])
+@pytest.mark.parametrize("shared", range(len(SIZES) + 1))
+def test_fixed_sets_share_the_first_factors_and_no_other(shared: int) -> None:
+    pairs = pairs_of(SIZES, 20_000, shared, "fixed", seed=shared)
+    first, second = pairs.factors.unbind(-2)
+    truly = torch.arange(len(SIZES)) < shared
+    assert torch.equal(first == second, truly.expand(20_000, -1))
+    assert torch.equal(pairs.shared, first == second)
+    changed = np.zeros(len(SIZES))
+    changed[shared % len(SIZES) :] = 1 / (len(SIZES) - shared % len(SIZES))
+    assert_follows(pairs.known, changed, tests=len(SIZES) + 1)
+
+
+def test_fixed_sets_of_a_random_number_share_the_first_factors() -> None:
+    shared = pairs_of(SIZES, 30_000, RANDOM, "fixed", seed=3).shared
+    number = shared.sum(-1, keepdim=True)
+    assert torch.equal(shared, torch.arange(len(SIZES)) < number)
+    assert_follows(number[:, 0], np.array([0, *[1 / 6] * 6]))
+
+
+@pytest.mark.parametrize("sampler", ["exact", "loose", "fixed"])
 def test_the_values_of_both_views_are_uniform(sampler: str) -> None:
     pairs = pairs_of(SIZES, 40_000, 3, sampler, seed=10)
     for view, (factor, size) in itertools.product(range(2), enumerate(SIZES)):
@@ -194,7 +213,7 @@ def test_impossible_requests_are_refused() -> None:
         draw_pairs(uniforms, sizes, 8)
     with pytest.raises(ValueError, match="from 0 to 7"):
         draw_pairs(uniforms, sizes, -2)
-    with pytest.raises(ValueError, match="choose exact or loose"):
+    with pytest.raises(ValueError, match="choose exact, loose, fixed"):
         draw_pairs(uniforms, sizes, 2, "sloppy")  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="takes 23 numbers"):
         draw_pairs(uniforms[:, 1:], sizes, 2)

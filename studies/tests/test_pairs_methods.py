@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 
 import pytest
 import torch
+from torch.distributions import kl_divergence
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
 from diffurn_studies.pairs.methods import (
@@ -22,9 +23,11 @@ from diffurn_studies.pairs.methods import (
     Label,
     Method,
     Oracle,
+    count_divergence,
     independent_log_probs,
     largest,
     plain_number,
+    with_prior,
 )
 
 LATENTS = 10
@@ -96,6 +99,65 @@ def test_the_table_of_the_urn_is_fishers_distribution():
         [urn.log_prob(torch.stack([k, LATENTS - k]).expand(7, 2)) for k in counts], -1
     )
     torch.testing.assert_close(independent_log_probs(log_weights, LATENTS), expected)
+
+
+def test_the_divergence_of_counts_is_that_of_two_urns():
+    log_weights = torch.tensor([[1.5, 0.0], [-3.0, 0.5], [0.0, 0.0]], dtype=torch.float64)
+    prior = torch.tensor([-4.0, 0.0], dtype=torch.float64)
+    q, p = (independent_log_probs(each, LATENTS) for each in (log_weights, prior))
+    by_hand = [
+        sum(a * math.log(a / b) for a, b in zip(row, p.exp().tolist(), strict=True))
+        for row in q.exp().tolist()
+    ]
+    urns = [
+        FisherHypergeometric([LATENTS, LATENTS], LATENTS, log_weights=each)
+        for each in (log_weights, prior)
+    ]
+    found = count_divergence(q, p)
+    torch.testing.assert_close(found, torch.tensor(by_hand, dtype=torch.float64))
+    torch.testing.assert_close(found, kl_divergence(*urns))
+
+
+def test_the_first_of_a_stochastic_sort_follows_plackett_and_luce():
+    # chi-square of 20,000 orders, false-alarm rate 1e-4
+    from scipy.stats import chisquare
+
+    divergence, number = torch.tensor([0.5, 3.0, 0.0, 1.5]), 20_000
+    noise = torch.cat([torch.zeros(1, number, 5), _gumbel(1, number, 4, seed=5)], -1)
+    noise[..., 1] = 1e6  # k̂ = 1
+    pairs = _pairs(divergence.expand(1, number, 4), gumbel=noise)
+    chosen = Hypergeometric(sorting="stochastic").independent(pairs)[0]
+    assert chosen.sum(-1).unique().tolist() == [1.0]
+    observed = chosen.sum(0)
+    assert observed[2] == 0
+    expected = number * divergence / divergence.sum()
+    assert chisquare(observed[[0, 1, 3]], expected[[0, 1, 3]]).pvalue > 1e-4
+
+
+def test_a_deterministic_sort_leaves_the_noise_of_a_stochastic_one_alone():
+    gumbel, scores = _gumbel(1, 3, 2 * LATENTS + 1), torch.rand(1, 3, LATENTS)
+    chosen = Hypergeometric().independent(_pairs(scores, gumbel=gumbel))
+    alone = Hypergeometric().independent(_pairs(scores, gumbel=gumbel[..., : LATENTS + 1]))
+    assert torch.equal(chosen, alone)
+
+
+@pytest.mark.parametrize("prior", ["fixed", math.inf, math.nan])
+def test_an_impossible_prior_is_refused(prior):
+    with pytest.raises(ValueError, match="prior is"):
+        Hypergeometric(prior=prior)
+
+
+def test_a_method_that_draws_nothing_has_no_prior():
+    with pytest.raises(ValueError, match="AdaVAE draws no k̂"):
+        with_prior(ADAPTIVE, -1.0)
+
+
+def test_a_prior_is_part_of_the_label():
+    assert with_prior(HYPERGEOMETRIC, -2.5).label == "HGVAE (log ω₀ -2.5)"
+    assert with_prior(HYPERGEOMETRIC, "learned").label == "HGVAE (log ω₀ learned)"
+    for method in (with_prior(BEST, 0.0), with_prior(BEST, "learned")):
+        fields = json.loads(json.dumps(asdict(method)))
+        assert Method.from_fields(fields) == method
 
 
 def test_extreme_importance_takes_all_or_nothing():

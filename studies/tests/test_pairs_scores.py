@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from scipy import linalg, stats
 
-from diffurn_studies.pairs.records import references
+from diffurn_studies.pairs.references import references
 from diffurn_studies.pairs.scores import (
     Latents,
     adjusted_accuracy,
@@ -343,4 +343,8 @@ def test_reference_errors_are_those_of_brute_force(shares: dict[int, float], siz
         (share @ shared @ law, share @ independent @ law), rel=1e-12
     )
     assert found["oracle"] == pytest.approx((share @ ((s - (size - (7 - s))) ** 2), 0.0), abs=1e-12)
-    assert list(found) == ["best constant", "ω = 1", "oracle"]
+    log_odds = np.linspace(-30, 30, 6001)
+    laws = stats.nchypergeom_fisher.pmf(chosen, 2 * size, size, size, np.exp(log_odds)[:, None])
+    floors = [share @ (errors @ laws.T).min(1) for errors in (shared, independent)]
+    assert found["floor of a draw"] == pytest.approx(floors, abs=1e-3)
+    assert list(found) == ["best constant", "ω = 1", "floor of a draw", "oracle"]

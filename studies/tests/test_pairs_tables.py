@@ -1,4 +1,4 @@
-"""The tables and figures of the pairs study, from records whose answers are worked out by hand."""
+"""The tables of the pairs study, from records whose answers are worked out by hand."""
 
 from __future__ import annotations
 
@@ -8,142 +8,29 @@ from typing import Any
 
 import numpy as np
 import pytest
-from matplotlib.figure import Figure
-from scipy.stats import hypergeom
+from pair_records import (
+    ONCE,
+    SMALL,
+    ablated,
+    counts,
+    options,
+    row,
+    scored,
+    scores_of,
+    titled,
+    train_record,
+    trained,
+    with_urns,
+)
+from scipy.optimize import minimize_scalar
+from scipy.stats import hypergeom, nchypergeom_fisher
 
-from diffurn_studies.harness.pictures import packed, unpacked
-from diffurn_studies.harness.tables import Table, text
+from diffurn_studies.harness.tables import Table
 from diffurn_studies.pairs.figure import figures
-from diffurn_studies.pairs.methods import ADAPTIVE, HYPERGEOMETRIC, LABEL, ORACLE, Method
-from diffurn_studies.pairs.options import Options
+from diffurn_studies.pairs.methods import ADAPTIVE, HYPERGEOMETRIC, LABEL, ORACLE
 from diffurn_studies.pairs.records import ablations, joined
+from diffurn_studies.pairs.references import floor
 from diffurn_studies.pairs.tables import tables
-
-FACTORS = [
-    "object colour",
-    "shape",
-    "size",
-    "camera height",
-    "background colour",
-    "horizontal",
-    "vertical",
-]
-SHAPE = (4, 5, 3)
-STEPS = 1_000
-ONCE = replace(HYPERGEOMETRIC, payment="once")
-
-
-def options(**changes: Any) -> Options:
-    return replace(Options(shared=(0, 3), seeds=1, steps=STEPS, latent=10), **changes)
-
-
-def counts(**pairs: int) -> list[int]:
-    """counts(k4=10): ten pairs with k̂ = 4."""
-    return [pairs.get(f"k{number}", 0) for number in range(11)]
-
-
-def trained(
-    method: Method,
-    shared: int | None,
-    found: dict[str, list[int]] | list[int] | None,
-    seed: int = 0,
-    **changes: Any,
-) -> dict[str, Any]:
-    """A model; found are its counts, None if it broke down."""
-    steps = list(range(0, STEPS + 1, 100)) if found is not None else [0, 100]
-    by_shared = {str(shared): found} if isinstance(found, list) else found
-    final = {
-        "loss": 2500.0 + seed,
-        "reconstruction": 2470.0,
-        "kl": 30.0,
-        "active": 7,
-        "counts": by_shared,
-    }
-    final["profile"] = [2500.0 + (number - 4) ** 2 for number in range(11)]
-    return {
-        "method": asdict(method),
-        "label": method.label,
-        "shared": shared,
-        "seed": seed,
-        "stopped_after": None if found is not None else 123,
-        "curve": {
-            name: [5000.0 / (1 + step) + seed for step in steps]
-            for name in ("loss", "reconstruction", "kl", "independent")
-        }
-        | {"step": steps},
-        "final": final if found is not None else None,
-        "pictures": None,
-        **changes,
-    }
-
-
-def scored(
-    model: dict[str, Any],
-    independent: float | None,
-    shared: float | None = 0.3,
-    unconverged: int = 0,
-) -> dict[str, Any]:
-    setting = {name: model[name] for name in ("method", "label", "shared", "seed")}
-    scores = {
-        "shared_accuracy": shared,
-        "independent_accuracy": independent,
-        "whole_accuracy": 0.5,
-        "disentanglement": 0.25,
-    }
-    return {**setting, **scores, "by_factor": {}, "unconverged": unconverged}
-
-
-def train_record(*models: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "dataset": "arm",
-        "factors": FACTORS,
-        "shape": list(SHAPE),
-        "steps": STEPS,
-        "models": list(models),
-    }
-
-
-def with_pictures(model: dict[str, Any], seed: int = 0) -> dict[str, Any]:
-    random = np.random.default_rng(seed)
-    pairs, values = (
-        random.integers(0, 256, (*size, *SHAPE), dtype=np.uint8) for size in ((8, 2, 2), (10, 7))
-    )
-    return {**model, "pictures": {"pairs": packed(pairs), "traversals": packed(values)}}
-
-
-SMALL = {
-    "train-s0": train_record(
-        trained(LABEL, 0, counts(k1=10)),
-        trained(ADAPTIVE, 0, counts(k2=10)),
-        trained(HYPERGEOMETRIC, 0, counts(k7=8, k6=2)),
-    ),
-    "train-s3": train_record(
-        trained(LABEL, 3, counts(k1=10)),
-        trained(ADAPTIVE, 3, counts(k1=5, k2=5)),
-        trained(HYPERGEOMETRIC, 3, counts(k4=10)),
-    ),
-}
-
-
-def scores_of(records: dict[str, Any], independent: dict[str, float]) -> dict[str, Any]:
-    """The units that score these models, each method with its own I-accuracy."""
-    return {
-        unit.replace("train", "score"): {
-            "models": [scored(model, independent[model["label"]]) for model in record["models"]]
-        }
-        for unit, record in records.items()
-    }
-
-
-def titled(found: list[Table], words: str) -> Table:
-    (table,) = (table for table in found if words in table.title)
-    return table
-
-
-def row(table: Table, *start: Any) -> dict[str, str]:
-    """The one row that starts so, by column; of columns that share a heading the last."""
-    (cells,) = (cells for cells in table.rows if tuple(cells[: len(start)]) == start)
-    return {column: text(cell) for column, cell in zip(table.columns, cells, strict=True)}
 
 
 def test_every_model_is_joined_with_its_own_score() -> None:
@@ -251,7 +138,7 @@ def test_random_s_is_judged_by_the_true_s_of_each_pair() -> None:
 
 def test_notes_mention_random_s_only_if_there_is_one() -> None:
     found = tables(SMALL, options())
-    assert not any("random:" in note for table in found[:3] for note in table.notes)
+    assert not any("random:" in note for table in found for note in table.notes)
 
 
 def test_the_headline_is_explained_where_latents_are_spare() -> None:
@@ -267,9 +154,10 @@ def test_accuracies_stand_beside_the_papers() -> None:
         tables(SMALL | scores_of(SMALL, {"LabelVAE": 0.1, "AdaVAE": 0.2, "HGVAE": 0.3}), options()),
         "know",
     )
-    assert list(table.columns) == ["s", "method", "S", "paper", "I", "paper", "whole", "DCI"]
+    first, last = ["s", "method", "S", "paper", "I", "paper"], ["whole", "DCI"]
+    assert list(table.columns) == [*first, "S, first s", "I, others", *last]
     (cells,) = (cells for cells in table.rows if cells[:2] == ["3", "HGVAE"])
-    assert cells[2:] == ["0.30", "0.08±0.02", "0.30", "0.28±0.01", "0.50", "0.25"]
+    assert cells[2:] == ["0.30", "0.08±0.02", "0.30", "0.28±0.01", None, None, "0.50", "0.25"]
     (cells,) = (cells for cells in table.rows if cells[:2] == ["0", "LabelVAE"])
     assert cells[3:6] == [None, "0.10", "0.14±0.01"]
     assert "the paper's are of mpi3d toy" in table.notes[0]
@@ -277,13 +165,6 @@ def test_accuracies_stand_beside_the_papers() -> None:
         "the paper's are of"
         not in titled(tables(SMALL, options(dataset="mpi3d_toy")), "know").notes[0]
     )
-
-
-def test_missing_scores_leave_cells_empty_and_claims_open() -> None:
-    found = tables(SMALL, options())
-    for cells in titled(found, "know").rows:
-        assert (cells[2], cells[4], cells[6], cells[7]) == (None, None, None, None)
-    assert row(titled(found, "claims"), "I at least the baselines'", "HGVAE")["holds?"] == "–"
 
 
 def test_classifiers_that_did_not_converge_are_counted() -> None:
@@ -298,92 +179,57 @@ def test_classifiers_that_did_not_converge_are_counted() -> None:
     )
 
 
-def test_claims_hold_where_they_do() -> None:
-    table = titled(
-        tables(SMALL | scores_of(SMALL, {"LabelVAE": 0.1, "AdaVAE": 0.2, "HGVAE": 0.2}), options()),
-        "claims",
+def test_random_s_has_a_table_by_the_true_s_of_the_pairs() -> None:
+    model = with_urns(
+        trained(HYPERGEOMETRIC, None, {"1": counts(k6=3), "4": counts(k3=2, k5=1)}),
+        {"1": counts(k6=3), "4": counts(k3=3)},
+        {"1": [5.0, 25.0], "4": [4.0, 16.0]},
     )
-    errors = row(table, "MSE(7−s, k̂) below the baselines'", "HGVAE")
-    assert errors["holds?"] == "yes"
-    assert errors["figures by s"] == "s = 0: 0.20<25.00, 3: 0.00<6.50"
-    assert (
-        row(table, "MSE(s, ŝ) below the baselines'", "HGVAE")["figures by s"]
-        == "s = 0: 10.40<64.00, 3: 9.00<30.50"
-    )
-    assert (
-        row(table, "I at least the baselines'", "HGVAE")["figures by s"]
-        == "s = 0: 0.200≥0.200, 3: 0.200≥0.200"
-    )
-    assert row(table, "I at least the baselines'", "HGVAE")["holds?"] == "yes"
-    follows = row(table, "ŝ follows s", "HGVAE")  # from 3.2 to 6
-    assert follows["holds?"] == "yes"
-    assert follows["figures by s"] == "s = 0: 3.20, 3: 6.00; rises by 2.80 of 3, r = 1.00"
-    assert row(table, "ŝ does not follow s", "LabelVAE")["figures by s"].endswith(
-        "rises by 0.00 of 3, r = 0.00"
-    )
-    assert row(table, "ŝ does not follow s", "AdaVAE")["holds?"] == "yes"  # from 8 to 8.5
+    records = {"train-srandom": train_record(model)}
+    table = titled(tables(records, options(shared=(-1,))), "by the true s")
+    own = row(table, "4", "HGVAE")
+    assert (own["mean k̂"], own["MSE(7−s, k̂)"]) == ("3.67", "1.33")
+    assert (own["MSE(7−s, k̂), by mode"], own["MSE(7−s, k̂), by mean"]) == ("0.00", "1.00")
+    assert row(table, "1", "HGVAE")["MSE(7−s, k̂), by mean"] == "1.00"
+    assert not any("by the true s" in table.title for table in tables(SMALL, options()))
 
 
-def test_claims_fail_where_they_do() -> None:
-    records = {
-        "train-s0": train_record(
-            trained(ADAPTIVE, 0, counts(k7=1)), trained(HYPERGEOMETRIC, 0, counts(k7=1))
-        ),
-        "train-s3": train_record(
-            trained(ADAPTIVE, 3, counts(k4=1)), trained(HYPERGEOMETRIC, 3, counts(k7=1))
-        ),
+@pytest.mark.parametrize("latents", [10, 7])
+def test_the_floor_is_the_smallest_error_that_an_urn_can_have(latents: int) -> None:
+    """By SciPy's distribution and its bounded search."""
+    for target in range(1, latents):
+
+        def error(log_odds: float, target: int = target) -> float:
+            law = nchypergeom_fisher(2 * latents, latents, latents, np.exp(log_odds))
+            return float(law.var() + (law.mean() - target) ** 2)
+
+        best = minimize_scalar(error, bounds=(-12, 12), method="bounded", options={"xatol": 1e-8})
+        assert floor(target, latents).error == pytest.approx(best.fun, abs=1e-8)
+    assert floor(latents, latents).error < 1e-12
+
+
+def test_the_floor_is_a_row_of_references() -> None:
+    table = titled(tables(SMALL, options()), "how many")
+    for shared in (0, 3):
+        own = row(table, str(shared), "reference: floor of a draw")
+        assert own["MSE(7−s, k̂)"] == f"{floor(7 - shared, 10).error:.2f}"
+        assert own["MSE(s, ŝ)"] == f"{floor(10 - shared, 10).error:.2f}"
+        assert own["MSE(7−s, k̂), by mode"] == "–"
+
+
+def test_fixed_sets_need_no_columns_of_their_own() -> None:
+    scores = scores_of(SMALL, {"LabelVAE": 0.1, "AdaVAE": 0.2, "HGVAE": 0.3})
+    by_factor = {
+        "shared": [0.1, 0.2, 0.6, 9, 9, 9, 9],
+        "independent": [9, 9, 9, 0.1, 0.2, 0.3, 0.4],
     }
-    table = titled(
-        tables(records | scores_of(records, {"AdaVAE": 0.25, "HGVAE": 0.24}), options()),
-        "claims",
-    )
-    assert (
-        row(table, "MSE(7−s, k̂) below the baselines'", "HGVAE")["figures by s"]
-        == "s = 0: 0.00≥0.00, 3: 9.00≥0.00"
-    )
-    claims = ("MSE(7−s, k̂) below the baselines'", "I at least the baselines'", "ŝ follows s")
-    assert [row(table, claim, "HGVAE")["holds?"] for claim in claims] == ["no", "no", "no"]
-    assert row(table, "ŝ does not follow s", "AdaVAE")["holds?"] == "no"
-
-
-def test_a_claim_about_broken_models_is_open_unless_refuted() -> None:
-    broken = trained(HYPERGEOMETRIC, 0, None)
-    for independent, outcome in ((4, "–"), (7, "no")):
-        records = {
-            "train-s0": train_record(trained(ADAPTIVE, 0, counts(k2=1)), broken),
-            "train-s3": train_record(
-                trained(ADAPTIVE, 3, counts(k2=1)),
-                trained(HYPERGEOMETRIC, 3, counts(**{f"k{independent}": 1})),
-            ),
-        }
-        claim = row(
-            titled(tables(records, options()), "claims"),
-            "MSE(7−s, k̂) below the baselines'",
-            "HGVAE",
-        )
-        assert claim["holds?"] == outcome
-        assert claim["figures by s"].startswith("s = 0: –, 3: ")
-
-
-def test_following_in_pairs_is_the_correlation_over_pairs() -> None:
-    found = {"1": counts(k6=3, k2=1), "4": counts(k3=2, k5=2), "6": counts(k1=4)}
-    records = {
-        "train-srandom": train_record(
-            trained(ADAPTIVE, None, {"1": counts(k1=2), "6": counts(k1=2)}),
-            trained(HYPERGEOMETRIC, None, found),
-        )
-    }
-    table = titled(tables(records, options(shared=(-1,))), "claims")
-    shared = np.repeat([1, 4, 6], 4)
-    estimate = 10 - np.array([6, 6, 6, 2, 3, 3, 5, 5, 1, 1, 1, 1])
-    r = np.corrcoef(shared, estimate)[0, 1]
-    claim = row(table, "ŝ follows s in pairs", "HGVAE")
-    assert (
-        claim["figures by s"] == f"s = 1: 5.00, 4: 6.00, 6: 9.00; rises by 4.00 of 5, r = {r:.2f}"
-    )
-    assert claim["holds?"] == "yes"
-    assert row(table, "ŝ does not follow s in pairs", "AdaVAE")["holds?"] == "yes"
-    assert row(table, "ŝ follows s", "HGVAE")["holds?"] == "–"
+    for model in scores["score-s3"]["models"]:
+        model["by_factor"] = by_factor
+    fixed = titled(tables(SMALL | scores, options(sampler="fixed")), "know")
+    assert list(fixed.columns) == ["s", "method", "S", "paper", "I", "paper", "whole", "DCI"]
+    drawn_sets = titled(tables(SMALL | scores, options()), "know")
+    own = row(drawn_sets, "3", "HGVAE")
+    assert (own["S, first s"], own["I, others"]) == ("0.30", "0.25")
 
 
 def test_run_times_stand_beside_the_papers_as_multiples_of_labelvae() -> None:
@@ -437,21 +283,6 @@ def test_every_run_is_listed_with_those_that_broke_down() -> None:
         finished["MSE(s, ŝ)"],
     ) == ("2500.0", "7", "9.00", "36.00")
     assert (finished["τ"], finished["broke down at"]) == ("–", "–")
-
-
-def ablated() -> dict[str, Any]:
-    """Two learning rates, one of them at s = 3 only; and a single value of everything else."""
-    fast = replace(HYPERGEOMETRIC, learning_rate=1e-4)
-    return {
-        "train-s0": train_record(trained(HYPERGEOMETRIC, 0, counts(k7=1))),
-        "train-s3": train_record(
-            trained(HYPERGEOMETRIC, 3, counts(k4=1)),
-            trained(HYPERGEOMETRIC, 3, counts(k2=1), seed=1),
-            trained(fast, 3, counts(k5=1)),
-            trained(fast, 3, None, seed=1),
-            trained(ADAPTIVE, 3, counts(k4=1)),
-        ),
-    }
 
 
 def test_an_ablation_compares_the_s_that_all_values_have() -> None:
@@ -509,149 +340,3 @@ def test_tables_survive_json() -> None:
 def test_no_records_show_nothing() -> None:
     assert tables({}, options()) == []
     assert figures({}, options()) == {}
-
-
-def drawn(records: dict[str, Any], **changes: Any) -> dict[str, Figure]:
-    """Warnings are errors here, and some come only as a figure is drawn."""
-    made = figures(records, options(**changes))
-    for figure in made.values():
-        figure.draw_without_rendering()
-    return made
-
-
-def lines(panel: Any) -> list[tuple[list[float], list[float]]]:
-    return [
-        (list(map(float, line.get_xdata())), list(map(float, line.get_ydata())))
-        for line in panel.lines
-    ]
-
-
-def heights(panel: Any) -> list[list[float]]:
-    return [values for _, values in lines(panel)]
-
-
-def test_figures_are_drawn_from_one_seed_and_one_s() -> None:
-    assert set(drawn({"train-s3": SMALL["train-s3"]})) == {
-        "pairs-shared",
-        "pairs-training",
-        "pairs-profile",
-    }
-
-
-def test_the_figure_of_shared_factors_holds_errors_and_references() -> None:
-    left, middle, right = drawn(SMALL)["pairs-shared"].axes
-    for values in ([81.0, 36.0], [64.0, 30.5], [10.4, 9.0]):  # LabelVAE, AdaVAE, HGVAE
-        assert any(values == pytest.approx(each) for each in heights(left))
-    for values in ([36.0, 9.0], [25.0, 6.5], [0.2, 0.0]):
-        assert any(values == pytest.approx(each) for each in heights(middle))
-    for values in (
-        [9.0, 9.0],
-        [1.0, 4.0],
-    ):  # oracle; the best constants for s = 0 and 3 are ŝ = 1, or 2, and k̂ = 5, or 6
-        assert values in heights(left)
-    assert any(each == pytest.approx([4.0, 1.0]) for each in heights(middle))
-    assert ([0.0, 7.0], [0.0, 7.0]) in lines(right)
-    assert any(
-        where == pytest.approx([7, 4], abs=0.1) and values == pytest.approx([6.8, 4.0])
-        for where, values in lines(right)
-    )
-
-
-def test_random_s_stands_apart_in_the_figure_of_shared_factors() -> None:
-    random = train_record(
-        trained(HYPERGEOMETRIC, None, {"1": counts(k6=3), "4": counts(k3=2, k5=1)})
-    )
-    left, _, right = drawn(SMALL | {"train-srandom": random})["pairs-shared"].axes
-    assert [label.get_text() for label in left.get_xticklabels()] == ["0", "3", "random"]
-    assert any(each == pytest.approx([46 / 6]) for each in heights(left))
-    assert ([6.0, 3.0], pytest.approx([6.0, 11 / 3])) in lines(right)  # by 7−s
-
-
-def test_curves_end_where_models_broke_down_and_do_not_enter_the_mean() -> None:
-    models = [trained(ADAPTIVE, 3, counts(k2=1), seed) for seed in (0, 1)] + [
-        trained(ADAPTIVE, 3, None, 2)
-    ]
-    number, loss = drawn({"train-s3": train_record(*models)})["pairs-training"].axes
-    steps = list(map(float, range(0, STEPS + 1, 100)))
-    expected = [5000 / (1 + step) + 0.5 for step in steps]
-    assert any(
-        where == steps and values == pytest.approx(expected) for where, values in lines(loss)
-    )
-    assert ([0.0, 100.0], [5002.0, pytest.approx(5000 / 101 + 2)]) in lines(loss)
-    assert [4.0, 4.0] in heights(number)  # 7−s
-    assert loss.get_ylim()[1] < 1_000  # the first steps do not hide the others
-
-
-def test_profiles_start_from_their_minimum_and_mark_the_truth() -> None:
-    _, panel = drawn(SMALL)["pairs-profile"].axes
-    assert [float((number - 4) ** 2) for number in range(11)] in heights(panel)
-    assert ([4.0, 4.0], [0.0, 1.0]) in lines(panel)
-
-
-def test_the_figure_of_the_ablation_holds_means_by_value() -> None:
-    panels = drawn(ablated())["pairs-ablation"].axes
-    assert [panel.get_ylabel() for panel in panels] == [
-        "loss (nats)",
-        r"MSE(7−s, $\hat{k}$)",
-        r"MSE(s, $\hat{s}$)",
-    ]
-    assert ([1e-6, 1e-4], [2.0, 1.0]) in lines(panels[1])
-    assert [label.get_text() for label in panels[2].get_xticklabels()] == ["1e-6", "1e-4"]
-
-
-def test_pictures_show_each_method_and_leave_out_the_oracle_first() -> None:
-    methods = (ORACLE, LABEL, ADAPTIVE, HYPERGEOMETRIC, ONCE)
-    models = [
-        with_pictures(trained(method, 3, counts(k4=1)), place)
-        for place, method in enumerate(methods)
-    ]
-    made = drawn(
-        {
-            "train-s1": train_record(with_pictures(trained(LABEL, 1, counts(k1=1)))),
-            "train-s3": train_record(*models),
-        }
-    )
-    names = ["LabelVAE", "AdaVAE", "HGVAE", "HGVAE (once)"]
-    assert [panel.get_title() for panel in made["pairs-traversals"].axes] == names
-    assert [
-        label.get_text() for label in made["pairs-reconstructions"].axes[0].get_yticklabels()
-    ] == ["picture", *names]
-    for name in ("pairs-reconstructions", "pairs-traversals"):
-        assert "s = 3" in made[name].get_suptitle()
-
-
-def test_pictures_stand_where_their_labels_say() -> None:
-    model = with_pictures(trained(ADAPTIVE, 3, counts(k4=1)))
-    made = drawn({"train-s3": train_record(model)})
-    pairs, values = (
-        unpacked(model["pictures"][kind], *SHAPE[:2]) for kind in ("pairs", "traversals")
-    )
-    height, width = SHAPE[:2]
-    for view, panel in enumerate(made["pairs-reconstructions"].axes):
-        assert panel.get_title() == f"view {view + 1}"
-        for line in (0, 1):  # the picture, and what the model makes of it
-            top, left = line * (height + 3), 5 * (width + 3)
-            shown_picture = np.asarray(panel.images[0].get_array())[
-                top : top + height, left : left + width
-            ]
-            assert np.array_equal(shown_picture, pairs.reshape(8, 2, 2, *SHAPE)[5, line, view])
-    (panel,) = made["pairs-traversals"].axes
-    whole = np.asarray(panel.images[0].get_array())
-    top, left = 9 * (height + 3), 2 * (width + 3)
-    assert np.array_equal(
-        whole[top : top + height, left : left + width], values.reshape(10, 7, *SHAPE)[9, 2]
-    )
-    assert [label.get_text() for label in panel.get_xticklabels()] == ["−2", "0", "2"]
-
-
-def test_more_methods_than_colours_are_still_told_apart() -> None:
-    models = [
-        trained(replace(HYPERGEOMETRIC, learning_rate=rate * 1e-5), 3, counts(k4=1))
-        for rate in range(1, 11)
-    ]
-    legend = drawn({"train-s3": train_record(*models)})["pairs-training"].legends[0]
-    styles = {
-        (handle.get_color(), str(handle.get_linestyle()), handle.get_linewidth())
-        for handle in legend.get_lines()
-    }
-    assert len(styles) == 12  # ten methods, each seed, the truth

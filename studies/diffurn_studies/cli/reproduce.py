@@ -29,14 +29,17 @@ from diffurn_studies.harness.errors import RunError
 from diffurn_studies.harness.study import Study
 from diffurn_studies.registry import STUDIES
 
+QUICK = "A quick run: small data and few steps. Its figures are no verdict on any claim."
+
 
 class Planned(NamedTuple):
-    """A run that was asked for."""
+    """A run that was asked for. The caution is shown with its tables."""
 
     study: Study
     arm: str
     options: Any
     directory: Path
+    caution: str
 
 
 def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
@@ -56,7 +59,12 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
             str | None, typer.Option(help="Arm of the study.", show_default=DEFAULT)
         ] = None,
         quick: Annotated[
-            bool, typer.Option("--quick", help="A small version of it, in a minute or two.")
+            bool,
+            typer.Option(
+                "--quick",
+                help="A small version of it, within two minutes on two cores; no verdict on any "
+                "claim.",
+            ),
         ] = False,
         seeds: Annotated[
             int | None, typer.Option(min=1, help="Repetitions, if the study has some.")
@@ -67,8 +75,8 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
         out: Annotated[
             Path | None,
             typer.Option(
-                help="Run directory, by default runs/STUDY or runs/STUDY-ARM; the same command "
-                "resumes it."
+                help="Run directory, by default runs/STUDY or runs/STUDY-ARM, and with -quick "
+                "behind it for a quick run; the same command resumes it."
             ),
         ] = None,
         engine: Annotated[
@@ -106,7 +114,15 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
             for own, run in runs.items():
                 # Ray writes about workers that died to the standard output.
                 with redirect_stdout(sys.stderr), _progress(own) as progress:
-                    runner.run(run.study, run.options, run.directory, chosen, progress, run.arm)
+                    runner.run(
+                        run.study,
+                        run.options,
+                        run.directory,
+                        chosen,
+                        progress,
+                        run.arm,
+                        run.caution,
+                    )
         except RunError as error:
             refuse(str(error))
         except KeyboardInterrupt:
@@ -117,6 +133,8 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
             )
             raise typer.Exit(130) from None
         _print({own: run.directory for own, run in runs.items()}, as_json)
+        if quick:
+            typer.echo(QUICK, err=as_json)
 
     reproduce.__doc__ = "\n\n".join(
         [
@@ -158,9 +176,9 @@ def _planned(
     options = {each: studies[each].options(arm or DEFAULT) for each in names}
     if quick:
         options = {each: own.quick() for each, own in options.items()}
-    folder = name if arm in (None, DEFAULT) else f"{name}-{arm}"
+    kind = ("" if arm in (None, DEFAULT) else f"-{arm}") + "-quick" * quick
     directories = {
-        each: (out or Path("runs")) / each if name == "all" else out or Path("runs") / folder
+        each: (out or Path("runs")) / f"{each}{kind}" if name == "all" or not out else out
         for each in names
     }
     taken = _taken(options, asked)
@@ -170,6 +188,7 @@ def _planned(
             arm or DEFAULT,
             settings.with_settings(options[each], taken[each]),
             directories[each],
+            QUICK if quick else "",
         )
         for each in names
     }

@@ -8,7 +8,7 @@ import gzip
 import hashlib
 import math
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -206,7 +206,7 @@ def _digits() -> Images:
     return Images(images[training], labels[training], images[testing], labels[testing], (8, 8))
 
 
-def kept_items(labels: Tensor, share: float, classes: range, seed: int) -> Tensor:
+def kept_items(labels: Tensor, share: float, classes: Sequence[int], seed: int) -> Tensor:
     """Numbers of the items that are left, ascending, when each of `classes` keeps a `share` of its
     items. The items of a smaller share are among those of a larger one.
 

@@ -52,15 +52,17 @@ class SharedUrn(NamedTuple):
     starts: int = 1
 
 
-def fit_mixture(latents: Tensor, clusters: int, seed: int) -> Mixture:
-    """Fits a mixture with cluster weights, by scikit-learn's EM.
+def fit_mixture(latents: Tensor, clusters: int, seed: int, fits: int = 1) -> Mixture:
+    """Fits a mixture with cluster weights, by scikit-learn's EM: the likeliest of some fits.
 
     The start decides which of many optima is found. So the same seed may lead elsewhere for latents
     in another precision.
     """
     from sklearn.mixture import GaussianMixture  # type: ignore[import-untyped, import-not-found, unused-ignore]
 
-    mixture = GaussianMixture(clusters, covariance_type="diag", random_state=seed, max_iter=500)
+    mixture = GaussianMixture(
+        clusters, covariance_type="diag", random_state=seed, max_iter=500, n_init=fits
+    )
     mixture.fit(latents.cpu().numpy())
     return Mixture(torch.from_numpy(mixture.means_), torch.from_numpy(mixture.covariances_))
 

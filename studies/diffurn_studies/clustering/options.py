@@ -9,7 +9,17 @@ from diffurn_studies.clustering.images import CLASSES
 from diffurn_studies.clustering.mixtures import SharedUrn
 from diffurn_studies.clustering.priors import Categorical, Hypergeometric, Prior, Uniform
 
-QUICK_EPOCHS = 150
+QUICK_EPOCHS = 100
+_AT_LEAST_ONE = (
+    "seeds",
+    "epochs",
+    "batch_size",
+    "decay_epochs",
+    "evaluate_every",
+    "latent",
+    "mixture_fits",
+    "mixture_starts",
+)
 
 
 @dataclass(frozen=True)
@@ -21,15 +31,19 @@ class Options:
         data: folder of its idx files; by default DIFFURN_DATA/<dataset>, or a download.
         pretrained: npz file of VaDE's released autoencoder; by default an autoencoder is trained
             for every version and seed.
-        versions: one version of the data for each number, the share of the first five classes that
-            is kept.
+        versions: one version of the data for each number, the share of the classes in `reduced`
+            that is kept.
+        reduced: the classes of which a version keeps a share; the paper reduces half of the
+            classes, and does not say which.
         priors: over the assignments.
         seeds: models of each version and prior; seed s is that of the mixture, of the batches and
             of the noise.
         epochs: passes of each model over its data.
         batch_size: samples per step; they share an urn.
         learning_rate: of Adam.
-        decay: factor on the learning rate every ten epochs; VaDE has 0.9 and starts at 0.002.
+        decay: factor on the learning rate every `decay_epochs` epochs; VaDE has 0.9 every 10 epochs
+            and starts at 0.002.
+        decay_epochs: epochs between two such factors.
         smallest_rate: the learning rate at which the decay ends.
         hottest: temperature of the Gumbel-Softmax at the start.
         coldest: temperature at the end of the annealing, which is exponential.
@@ -37,6 +51,9 @@ class Options:
         widths: hidden layers of the encoder; the decoder mirrors them.
         latent: dimensions of the latent space.
         evaluate_every: epochs between evaluations.
+        one_mixture: all seeds start from the mixture of seed 0, which is fitted to the latents of
+            a `pretrained` autoencoder. Otherwise each seed has a mixture of its own.
+        mixture_fits: fits of a mixture whose items share no urn, the likeliest of which is taken.
         mixture_balls: if given, the items share an urn when the mixture is fitted, with this many
             balls of each cluster per item, more than 1/K (`SharedUrn`).
         mixture_starts: fits of such a mixture, the best of which is taken.
@@ -59,12 +76,14 @@ class Options:
     data: str | None = None
     pretrained: str | None = None
     versions: tuple[float, ...] = (1.0, 0.8, 0.6)
+    reduced: tuple[int, ...] = (0, 1, 2, 3, 4)
     priors: tuple[Prior, ...] = (Uniform(), Categorical(), Hypergeometric())
     seeds: int = 5
     epochs: int = 1000
     batch_size: int = 128
     learning_rate: float = 1e-3
     decay: float = 1.0
+    decay_epochs: int = 10
     smallest_rate: float = 2e-4
     hottest: float = 1.0
     coldest: float = 0.5
@@ -72,6 +91,8 @@ class Options:
     widths: tuple[int, ...] = (500, 500, 2000)
     latent: int = 10
     evaluate_every: int = 10
+    one_mixture: bool = False
+    mixture_fits: int = 1
     mixture_balls: float | None = None
     mixture_starts: int = 4
     held_epochs: int = 0
@@ -92,6 +113,16 @@ class Options:
                 raise ValueError(
                     f"versions are shares of the items kept, above 0 and up to 1, not {share}"
                 )
+        if not self.reduced or set(self.reduced) - set(range(CLASSES)):
+            raise ValueError(
+                f"reduced are {self.reduced}, but must be one or more classes from 0 to "
+                f"{CLASSES - 1}"
+            )
+        if self.one_mixture and self.pretrained is None:
+            raise ValueError(
+                "one_mixture needs pretrained: autoencoders of our own differ from seed to seed, "
+                "and so do their mixtures"
+            )
         if not 0 < self.annealing <= 1:
             raise ValueError(
                 f"annealing is {self.annealing}, but must be a share of the steps, above 0 and up "
@@ -108,7 +139,7 @@ class Options:
             )
         if not self.pretraining_rate > 0:
             raise ValueError(f"pretraining_rate is {self.pretraining_rate}, but must be above 0")
-        for name in ("seeds", "epochs", "batch_size", "evaluate_every", "latent", "mixture_starts"):
+        for name in _AT_LEAST_ONE:
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} is {getattr(self, name)}, but must be at least 1")
 
@@ -124,6 +155,7 @@ class Options:
             self,
             dataset="digits",
             pretrained=None,
+            one_mixture=False,
             versions=self.versions[::2],
             seeds=2,
             epochs=QUICK_EPOCHS,
@@ -132,6 +164,6 @@ class Options:
             evaluate_every=25,
             held_epochs=self.held_epochs * QUICK_EPOCHS // self.epochs,
             layer_epochs=20,
-            joint_epochs=800,
+            joint_epochs=500,
             pretraining_rate=0.3,
         )

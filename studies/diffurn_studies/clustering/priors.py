@@ -185,7 +185,7 @@ class Hypergeometric(Prior):
             )
 
     def __str__(self) -> str:
-        """The fields that differ from the paper's, behind the kind."""
+        """The fields that differ from the defaults, behind the kind. The paper does not state m."""
         parts = [self.kind]
         if self.balls != 1:
             parts.append("inf" if self.balls is None else f"{self.balls:g}n")

@@ -9,8 +9,6 @@ from diffurn_studies.clustering.priors import Prior
 
 Model = dict[str, Any]
 Records = Mapping[str, Mapping[str, Any]]
-# The classes of which a version keeps a share.
-REDUCED = range(5)
 
 
 def version_name(share: float) -> str:

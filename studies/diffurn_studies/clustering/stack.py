@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import os
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from torch import Tensor
 
 from diffurn.estimators import ExponentialAnnealing
 from diffurn_studies.clustering.images import CLASSES, kept_items, load_images
-from diffurn_studies.clustering.mixtures import fit_mixtures
+from diffurn_studies.clustering.mixtures import fit_mixture, fit_mixtures
 from diffurn_studies.clustering.options import Options
 from diffurn_studies.clustering.pretraining import (
     Autoencoder,
@@ -20,7 +21,7 @@ from diffurn_studies.clustering.pretraining import (
     start_from,
 )
 from diffurn_studies.clustering.priors import Prior
-from diffurn_studies.clustering.records import REDUCED, version_name
+from diffurn_studies.clustering.records import version_name
 from diffurn_studies.clustering.scores import confusion, correlation, score
 from diffurn_studies.clustering.training import Schedule, Training, assigned_clusters
 from diffurn_studies.clustering.vade import VaDE
@@ -28,8 +29,6 @@ from diffurn_studies.harness.records import RunError, rounded
 from diffurn_studies.harness.workspace import Workspace
 from diffurn_studies.stacked.steps import Batches
 from diffurn_studies.stacked.training import BLOCK, Clock, train
-
-DECAY_EPOCHS = 10
 
 
 class Member(NamedTuple):
@@ -119,7 +118,7 @@ class Stack:
             (images.train, images.train_labels),
             (images.test, images.test_labels),
         ):
-            items = kept_items(labels, self.version, REDUCED, self.options.seed)
+            items = kept_items(labels, self.version, self.options.reduced, self.options.seed)
             parts.append(Part(pixels.to(self.device), items.to(self.device), labels[items]))
         return images.shape, parts[0], parts[1]
 
@@ -154,7 +153,7 @@ class Stack:
         schedule = Schedule(
             options.learning_rate,
             options.decay,
-            DECAY_EPOCHS * length,
+            options.decay_epochs * length,
             options.smallest_rate,
             annealing,
             options.held_epochs * length,
@@ -163,11 +162,11 @@ class Stack:
         return Training(model, self.train.images, batches, schedule, options.compiled, half)
 
     def _initialise(self) -> None:
-        """Sets every model to an autoencoder and a mixture, one mixture for every seed."""
-        seeds = range(self.options.seeds)
+        """Sets every model to an autoencoder and a mixture."""
         autoencoder, rows = self._autoencoder()
+        seeds = range(1 if self.options.one_mixture else self.options.seeds)
         kept = self.train.images[self.train.items]
-        latents = [autoencoder.latents(kept, row) for row in rows]
+        latents = [autoencoder.latents(kept, rows[seed]) for seed in seeds]
         self.clock.tell(f"fitting {len(seeds)} mixtures")
         mixtures = fit_mixtures(
             latents,
@@ -175,13 +174,14 @@ class Stack:
             [self.options.seed + seed for seed in seeds],
             os.cpu_count() or 1,
             self.options.mixture_urn,
+            partial(fit_mixture, fits=self.options.mixture_fits),
         )
         place = [member.seed for member in self.members]
         start_from(
             self.training.model,
             autoencoder,
             [rows[seed] for seed in place],
-            [mixtures[seed] for seed in place],
+            [mixtures[min(seed, len(mixtures) - 1)] for seed in place],
             [self._seed(seed) for seed in place],
         )
 

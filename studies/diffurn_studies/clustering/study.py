@@ -2,14 +2,14 @@
 cluster assignments.
 
 The priors are uniform, categorical and hypergeometric. There are three versions of the data: all
-classes complete, or the digits 0 to 4 reduced to 80 % or 60 %, in the training and the test part
-alike. The hypergeometric prior is the law of the counts of a batch, as in the paper, or that of its
-assignments (`diffurn_studies.clustering.priors`). Models are trained on the training part; every
-figure is of the test part, whose images go to the likeliest cluster by q(c|x) at the mean of
-q(z|x). The paper does not say which half of the classes it reduced, nor how it annealed the
-temperature; here that is τ = 1 falling exponentially to 0.5 over the first half of training. Models
-with the same version and seed start from the same autoencoder and mixture and see the same batches
-and noise, whatever their prior.
+classes complete, or half of them reduced to 80 % or 60 %, by default the digits 0 to 4, in the
+training and the test part alike. The hypergeometric prior is the law of the counts of a batch, as
+in the paper, or that of its assignments (`diffurn_studies.clustering.priors`). Models are trained
+on the training part; every figure is of the test part, whose images go to the likeliest cluster by
+q(c|x) at the mean of q(z|x). The paper does not say which half of the classes it reduced, nor how
+it annealed the temperature; here that is τ = 1 falling exponentially to 0.5 over the first half of
+training. Models with the same version and seed start from the same autoencoder and mixture and see
+the same batches and noise, whatever their prior.
 
 All models of a version are one stack in one program, and one unit of work.
 

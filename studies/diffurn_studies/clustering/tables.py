@@ -8,7 +8,6 @@ from typing import Any
 from diffurn_studies.clustering.options import Options
 from diffurn_studies.clustering.priors import Categorical, Prior
 from diffurn_studies.clustering.records import (
-    REDUCED,
     Model,
     Records,
     class_counts,
@@ -74,6 +73,8 @@ def _comparison(models: Sequence[Model], options: Options) -> Table:
         if options.pretrained
         else "an autoencoder of our own for every version and seed"
     )
+    one = " of seed 0" if options.one_mixture else ""
+    likeliest = f", the likeliest of {options.mixture_fits}" if options.mixture_fits > 1 else ""
     shared = (
         f" whose items share an urn with {options.mixture_balls:g} N balls of each cluster,"
         if options.mixture_balls
@@ -87,8 +88,9 @@ def _comparison(models: Sequence[Model], options: Options) -> Table:
     notes = [
         f"{options.dataset}, test part; mean ± standard deviation of {options.seeds} seeds after "
         f"{options.epochs} epochs, from {start} "
-        f"and a Gaussian mixture{shared} fitted to its latents of the training part.{held}",
-        "Digits 0 to 4 are reduced, in the training and the test part alike.",
+        f"and a Gaussian mixture{one}{shared} fitted to its latents of the training "
+        f"part{likeliest}.{held}",
+        f"Reduced classes: {_listed(options.reduced)}, in the training and the test part alike.",
         "The hypergeometric prior is the law of the counts, which is not normalised over "
         "assignments, unless its name says assignments.",
     ]
@@ -127,11 +129,11 @@ def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options
                     if name == "sizes" or prior.learned
                     else None
                 )
-            expected = " ".join(f"{100 * _reduced_share(end):.1f}" for end in ends)
+            expected = " ".join(f"{100 * _reduced_share(end, options):.1f}" for end in ends)
             rows.append(
                 [
                     *row,
-                    f"{_true_reduced_percent(counts[version_name(version)]):.1f}",
+                    f"{_true_reduced_percent(counts[version_name(version)], options):.1f}",
                     expected if prior.learned else None,
                 ]
             )
@@ -144,32 +146,37 @@ def _claim(models: Sequence[Model], counts: Mapping[str, Sequence[int]], options
         "r of mean/n",
         "r of π",
     ]
-    columns += ["digits 0 to 4 (%)", "their mean/n (%)"]
+    columns += ["reduced classes (%)", "their mean/n (%)"]
     notes = [
         "r: correlation, run by run, of the clusters' sizes (on the test part), of the prior's "
         "mean/n and of the learned π with the "
         "frequencies of the classes they are matched to. For independent samples mean/n is π; in "
         "an urn of few balls π are odds.",
-        "Digits 0 to 4: their part of the test data, and of mean/n, run by run.",
+        f"Reduced classes, {_listed(options.reduced)}: their part of the test data, and of mean/n, "
+        "run by run.",
         "Seeds ahead counts models that beat the categorical model that started from the same "
         "mixture and saw the same batches.",
     ]
     return Table("Clustering: the claim under test", columns, rows, notes)
 
 
-def _reduced_share(final: dict[str, Any]) -> float:
+def _reduced_share(final: dict[str, Any], options: Options) -> float:
     """The share of a batch that the prior expects in the clusters of the reduced classes."""
     return float(
         sum(
             share
             for share, matched in zip(final["shares"], final["classes"], strict=True)
-            if matched in REDUCED
+            if matched in options.reduced
         )
     )
 
 
-def _true_reduced_percent(counts: Sequence[int]) -> float:
-    return 100 * sum(counts[label] for label in REDUCED) / sum(counts)
+def _true_reduced_percent(counts: Sequence[int], options: Options) -> float:
+    return 100 * sum(counts[label] for label in options.reduced) / sum(counts)
+
+
+def _listed(classes: Sequence[int]) -> str:
+    return ", ".join(map(str, classes))
 
 
 def _every_run(models: Sequence[Model]) -> Table:

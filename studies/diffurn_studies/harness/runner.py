@@ -50,6 +50,7 @@ def run(
     engine: Engine | None = None,
     progress: Progress | None = None,
     arm: str | None = None,
+    caution: str = "",
 ) -> Results:
     """Runs the units that have no record yet, then writes tables and figures.
 
@@ -60,6 +61,7 @@ def run(
         engine: where the units run; in this process by default.
         progress: called before the first unit and after each one.
         arm: name of the arm that the options come from; the run directory remembers it.
+        caution: a sentence that is shown above the tables.
     """
     engine = engine or local
     device = _device(options, engine)
@@ -71,7 +73,7 @@ def run(
     with directory.locked():
         results = _run(study, options, device, directory, engine, progress, arm)
         about = (study.__doc__ or "").strip().partition("\n\n")[0]
-        directory.publish(" ".join(about.split()), study.table(results))
+        directory.publish(" ".join(f"{caution} {about}".split()), study.table(results))
         for name, figure in study.figure(results).items():
             write_figure(directory.path / "figures" / f"{name}.png", figure)
     return results

@@ -47,7 +47,7 @@ def split(data: Tensor) -> tuple[Tensor, Tensor]:
 def train(
     options: Options, gradient: Estimator, data: Tensor, workspace: Workspace
 ) -> dict[str, Tensor]:
-    """Stochastic gradient descent on log ω from ω = 1, for all data sets at once."""
+    """Learns log ω from ω = 1 in steps of one batch, for all data sets at once."""
     training, validation = split(data)
     log_weights = torch.zeros(len(data), 3, dtype=torch.float64, requires_grad=True)
     per_epoch = training.shape[1] // options.batch_size
@@ -61,6 +61,7 @@ def train(
         "validation_steps": [],
     }
     losses: list[Tensor] = []
+    adam = torch.optim.Adam([log_weights])
     for step in range(steps):
         if step % per_epoch == 0:
             _validate(kept, step, log_weights, gradient, validation)
@@ -69,8 +70,13 @@ def train(
         wanted = training.gather(1, rows.unsqueeze(-1).expand(-1, -1, 3))
         loss = squared_error(log_weights, gradient, wanted)
         (slope,) = torch.autograd.grad(loss.sum(), log_weights)
-        with torch.no_grad():
-            log_weights -= options.learning_rate * (1 - step / steps) * slope
+        rate = options.rate(step, per_epoch)
+        if options.optimiser == "adam":
+            log_weights.grad, adam.param_groups[0]["lr"] = slope, rate
+            adam.step()
+        else:
+            with torch.no_grad():
+                log_weights -= rate * slope
         losses.append(loss.detach())
         if (step + 1) % keep_every == 0:
             kept["steps"].append(torch.full((len(data),), step + 1.0))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
 
 # The share of a data set that trains; the rest validates.
 TRAINING_SHARE = 0.8
@@ -18,7 +19,11 @@ class Options:
         samples: counts per data set; four fifths train, one fifth validates.
         epochs: passes over the training data.
         batch_size: counts per step, each compared with a draw of its own.
-        learning_rate: of log ω at the first step; it falls linearly to zero.
+        optimiser: ``descent``, plain gradient descent, whose rate falls linearly to zero; or
+            ``adam``, whose rate is multiplied by `decay` after every epoch, as in the paper's
+            released script.
+        learning_rate: of log ω at the first step.
+        decay: factor on Adam's rate after every epoch.
         temperature: of the Gumbel estimators.
         seed: of data and draws.
     """
@@ -28,7 +33,9 @@ class Options:
     samples: int = 1_000
     epochs: int = 10
     batch_size: int = 10
+    optimiser: Literal["descent", "adam"] = "descent"
     learning_rate: float = 2e-5
+    decay: float = 0.99
     temperature: float = 0.5
     seed: int = 0
 
@@ -52,6 +59,14 @@ class Options:
                 f"learning_rate is {self.learning_rate} and temperature {self.temperature}, but "
                 "both must be above 0"
             )
+        if not 0 < self.decay <= 1:
+            raise ValueError(f"decay is {self.decay}, but must be above 0 and up to 1")
+
+    def rate(self, step: int, steps_per_epoch: int) -> float:
+        """The learning rate of a step."""
+        if self.optimiser == "adam":
+            return self.learning_rate * self.decay ** (step // steps_per_epoch)
+        return self.learning_rate * (1 - step / (self.epochs * steps_per_epoch))
 
     def quick(self) -> Options:
         return replace(self, seeds=1, second_weights=(1.0, 3.0, 10.0), samples=500)

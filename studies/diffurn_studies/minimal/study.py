@@ -2,10 +2,10 @@
 
 There are ten data sets of 1,000 counts, m = (200, 200, 200), n = 180, ω = (1, ω₂, 1), ω₂ = 1, …,
 10; 800 counts train, 200 validate. A model with unknown log ω draws X. Its loss is the squared
-error ‖X_D - X‖² from a datum X_D, and it learns log ω by ten epochs of stochastic gradient descent.
-Every data set is drawn twice, from Fisher's law and by the paper's chain of merged groups. The
-gradient comes from the merged Gumbel chain of the paper, from the exact Gumbel chain, or from the
-exact covariance.
+error ‖X_D - X‖² from a datum X_D, and it learns log ω by stochastic gradient descent. Every data
+set is drawn twice, from Fisher's law and by the paper's chain of merged groups. The gradient comes
+from the merged Gumbel chain of the paper, from the exact Gumbel chain, or from the exact
+covariance.
 
 Training can reach two answers, and both are computed: the *maximum likelihood* estimate, where the
 mean of X is that of the data, and the *minimiser of the loss* E‖X_D - X‖² = ‖mean(X_D) - mean(X)‖²
@@ -13,8 +13,9 @@ mean of X is that of the data, and the *minimiser of the loss* E‖X_D - X‖² 
 The covariance estimator treats ‖·‖² as linear around each draw. That drops tr Cov X, so it finds
 maximum likelihood.
 
-The paper states neither optimiser settings nor temperature. The temperature is that of its released
-code; learning rate (falling linearly to zero) and batch size are ours. Run it with ``diffurn
+The paper states ten epochs, but neither optimiser settings nor temperature. The temperature is that
+of its released code. In the arm ``paper`` learning rate (falling linearly to zero) and batch size
+are ours; the arm ``released`` has the optimiser of the released script, Adam. Run it with ``diffurn
 reproduce minimal``.
 """
 

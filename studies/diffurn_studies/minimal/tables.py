@@ -49,6 +49,7 @@ def _summary(results: Results) -> Table:
         "mean distance",
     ]
     notes = [
+        _trained(results),
         "Error of log ω̂₂ - (log ω̂₁ + log ω̂₃)/2 against log ω₂ of the urn, over all data sets "
         "and seeds; distance to the answer that "
         "this gradient looks for, computed from the same data.",
@@ -57,7 +58,17 @@ def _summary(results: Results) -> Table:
         "making the exact law does. The paper shows its estimates in plots only, from data of the "
         "merged chain.",
     ]
-    return Table("Minimal example: where ten epochs end", columns, rows, notes)
+    return Table("Minimal example: where training ends", columns, rows, notes)
+
+
+def _trained(results: Results) -> str:
+    options = results.options
+    how = (
+        f"Adam, rate {options.learning_rate:g} times {options.decay:g} after every epoch"
+        if options.optimiser == "adam"
+        else f"gradient descent, rate {options.learning_rate:g} falling linearly to zero"
+    )
+    return f"{options.epochs} epochs, {options.batch_size} to a batch; {how}."
 
 
 def _estimates(results: Results, source: str) -> Table:

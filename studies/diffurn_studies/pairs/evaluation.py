@@ -13,6 +13,7 @@ from torch import Tensor
 
 from diffurn_studies.harness.pictures import packed
 from diffurn_studies.harness.records import rounded
+from diffurn_studies.pairs.methods import Hypergeometric
 from diffurn_studies.pairs.sampler import Pairs, uniforms_per_pair
 from diffurn_studies.pairs.scores import Latents
 from diffurn_studies.pairs.training import Draws, PairTraining, facts_of
@@ -33,6 +34,9 @@ def fresh_draws(training: PairTraining, pairs: int, seed: int, latent: int) -> D
     )
     normal = torch.randn(1, 2, pairs, latent, generator=generator, device=device)
     gumbel = torch.rand(1, pairs, latent + 1, generator=generator, device=device)
+    if training.batches.sort_noise is not None:
+        sorts = torch.rand(1, pairs, latent, generator=generator, device=device)
+        gumbel = torch.cat([gumbel, sorts], -1)
     to_gumbel_(gumbel)
     return Draws(uniforms, normal, gumbel)
 
@@ -61,8 +65,8 @@ def evaluate(
     training: PairTraining, draws: Draws, chunk: int = 256
 ) -> tuple[list[dict[str, Any]], Latents]:
     """The entry `final` of every model's record, and the latents of the whole stack."""
-    model, models = training.model, len(training.temperature)
-    losses, profiles, costs = [], [], []
+    model = training.model
+    losses, profiles, costs, counts = [], [], [], []
     rows: list[tuple[np.ndarray, ...]] = []
     for batch in _batches(training, draws, chunk):
         own = model.posterior(batch.pictures)
@@ -72,12 +76,20 @@ def evaluate(
         if batch.start < LOSS_PAIRS:
             losses.append(
                 torch.stack(
-                    model.losses_given(batch.pictures, own, independent, batch.draws.normal), -1
+                    model.losses_given(
+                        batch.pictures,
+                        own,
+                        independent,
+                        batch.draws.normal,
+                        model.count_kl(own),
+                    ),
+                    -1,
                 )
             )
             costs.append(standard_kl(own).mean((1, 2)))
         if batch.start < PROFILE_PAIRS:
             profiles.append(model.profile(batch.pictures, batch.draws.normal))
+        counts.append(_summaries(model.count_log_probs(own)))
         halves = [values.transpose(1, 2).half().cpu().numpy() for values in own]
         pairs = batch.pairs.factors.to(torch.uint8).cpu().numpy(), batch.pairs.shared.cpu().numpy()
         rows.append((*halves, independent.round().bool().cpu().numpy(), *pairs))
@@ -91,11 +103,39 @@ def evaluate(
         torch.stack(profiles).mean(0).tolist(),
         strict=True,
     )
-    finals = [
-        _final(*numbers, chosen[number], shared[number])
-        for number, numbers in zip(range(models), common, strict=True)
-    ]
+    found = torch.cat(counts, 2).cpu().numpy()
+    log_priors = model.log_prior().tolist()
+    finals = []
+    for number, (method, numbers) in enumerate(zip(model.methods, common, strict=True)):
+        aggregation = method.aggregation
+        final = _final(*numbers, chosen[number], shared[number])
+        if isinstance(aggregation, Hypergeometric):
+            final |= _urns(found[:, number], shared[number].sum(-1), model.latent)
+            has_prior = aggregation.prior is not None
+            final["log_prior"] = rounded(log_priors[number]) if has_prior else None
+        finals.append(final)
     return finals, Latents(means, log_variances, chosen, factors, shared)
+
+
+def _summaries(log_probs: Tensor) -> Tensor:
+    """Mode and mean of k̂ by its distribution, (2, S, B)."""
+    k = torch.arange(log_probs.shape[-1], dtype=log_probs.dtype, device=log_probs.device)
+    return torch.stack([k[log_probs.argmax(-1)], log_probs.exp() @ k])
+
+
+def _urns(found: np.ndarray, truly: np.ndarray, latents: int) -> dict[str, Any]:
+    """For every true s: how many pairs have each mode of k̂, and the averages over pairs of the mean
+    of k̂ and of its square. `found` are mode and mean, (2, N).
+    """
+    modes, means = found
+    by_mode, by_mean = {}, {}
+    for number in np.unique(truly):
+        own = truly == number
+        by_mode[str(number)] = np.bincount(modes[own].astype(int), minlength=latents + 1).tolist()
+        by_mean[str(number)] = [
+            rounded(float(np.mean(means[own].astype(float) ** power))) for power in (1, 2)
+        ]
+    return {"modes": by_mode, "means": by_mean}
 
 
 def _final(

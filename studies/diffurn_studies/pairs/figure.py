@@ -25,19 +25,25 @@ from diffurn_studies.pairs.records import (
     known,
     mean_independent,
     methods_of,
-    references_of,
     seed_means,
     select,
     settings_of,
     shown_shared,
 )
+from diffurn_studies.pairs.references import FLOOR, references_of
 
 MARKERS = "osD^vPX"
 LINES = ("-", (0, (5, 1)), (0, (1, 1)))  # for more methods than colours
 REFERENCES: dict[str, dict[str, Any]] = {
     "best constant": {"color": "black", "linestyle": ":"},
     "ω = 1": {"color": "grey", "linestyle": "-."},
+    FLOOR: {"color": "grey", "linestyle": (0, (1, 2))},
     "oracle": {"color": "black", "linestyle": "--"},
+}
+# The appendix's figures.
+REPRESENTED = {
+    "disentanglement": "disentanglement (DCI)",
+    "whole_accuracy": "linear classifiers on all latents: adjusted accuracy",
 }
 ESTIMATE, INDEPENDENT = r"$\hat{s}$", r"$\hat{k}$"  # as mathematics: fonts lack k̂
 
@@ -57,6 +63,8 @@ def figures(records: Mapping[str, Mapping[str, Any]], options: Options) -> dict[
         "pairs-training": training(models, options.latent),
         "pairs-profile": profile(models),
     }
+    if any(known(models, name) for name in REPRESENTED):
+        made["pairs-representation"] = representation(models)
     if found := ablations(models):
         made["pairs-ablation"] = ablation(found)
     if pictured := pictured_models(models):
@@ -90,8 +98,8 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
     figure = Figure(figsize=(13.5, 5.2), layout="constrained", dpi=160)
     left, middle, right = figure.subplots(1, 3)
     places = _places(models)
-    _errors(left, models, places, "shared_error", latents)
-    _errors(middle, models, places, "independent_error", latents)
+    _errors(left, models, places, "shared_error_draw", latents)
+    _errors(middle, models, places, "independent_error_draw", latents)
     left.set_title(f"MSE(s, {ESTIMATE}), as in the paper", size=11)
     middle.set_title(f"MSE({factors}−s, {INDEPENDENT}), 0 for a perfect model", size=11)
     for panel in (left, middle):
@@ -122,6 +130,30 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
     return figure
 
 
+def representation(models: Sequence[Model]) -> Figure:
+    """The appendix's figures: disentanglement, and linear classifiers on all latents, by s."""
+    figure = Figure(figsize=(9.5, 4.6), layout="constrained", dpi=160)
+    places = _places(models)
+    for panel, (name, title) in zip(figure.subplots(1, 2), REPRESENTED.items(), strict=True):
+        _by_setting(panel, models, places, name)
+        panel.set_title(title, size=11)
+        panel.set_xlabel("s, factors that are shared", size=10)
+        panel.set_ylabel("score", size=10)
+        panel.set_xticks(list(places.values()), [shown_shared(shared) for shared in places])
+        panel.set_xlim(min(places.values()) - 0.5, max(places.values()) + 0.5)
+        panel.set_ylim(bottom=0)
+        plain(panel)
+    legend_below(
+        figure,
+        [
+            Line2D([], [], **style, markersize=6, label=method.label)
+            for method, style in _styles(models).items()
+        ],
+        2,
+    )
+    return figure
+
+
 def _places(models: Sequence[Model]) -> dict[int | None, float]:
     """The position of each s on the axis; random s is at the right, with a gap."""
     fixed = fixed_settings(models)
@@ -138,7 +170,9 @@ def _errors(
     references = {shared: references_of(models, shared, latents) for shared in places}
     for reference, style in REFERENCES.items():
         values = {
-            shared: getattr(found[reference], name) for shared, found in references.items() if found
+            shared: getattr(found[reference], name.removesuffix("_draw"))
+            for shared, found in references.items()
+            if found
         }
         for settings in _apart(values):
             where, heights = (
@@ -338,8 +372,8 @@ def ablation(found: Sequence[Ablation]) -> Figure:
     factors = next(iter(found[0].models.values()))[0]["factors"]
     rows = {
         "loss": "loss (nats)",
-        "independent_error": f"MSE({factors}−s, {INDEPENDENT})",
-        "shared_error": f"MSE(s, {ESTIMATE})",
+        "independent_error_draw": f"MSE({factors}−s, {INDEPENDENT})",
+        "shared_error_draw": f"MSE(s, {ESTIMATE})",
     }
     varied = [name for name in VARIED if any(each.varied == name for each in found)]
     figure = Figure(figsize=(max(4.2 * len(varied), 6), 7.6), layout="constrained", dpi=160)

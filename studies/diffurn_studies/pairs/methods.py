@@ -27,7 +27,8 @@ from diffurn.estimators import neuralsort, select_top
 
 Estimator = Literal["gumbel", "covariance"]
 Scale = Literal["raw", "log1p"]
-Sorting = Literal["relaxed", "detached"]
+Sorting = Literal["relaxed", "detached", "stochastic"]
+Prior = float | Literal["learned"] | None
 Payment = Literal["both", "once"]
 Averaging = Literal["group", "product"]
 
@@ -41,7 +42,8 @@ class Differences(NamedTuple):
         log_weights: log ω of "independent" and "shared" from the model's dense layer, (S, B, 2).
         known: index of a factor that is known to differ, (S, B).
         differing: how many factors truly differ, (S, B).
-        gumbel: noise for k̂ = 0, …, d, (S, B, d + 1).
+        gumbel: noise for k̂ = 0, …, d, and for the d scores of a stochastic sort if there is one,
+            (S, B, d + 1) or (S, B, 2d + 1).
         temperature: of every model, (S,).
     """
 
@@ -111,25 +113,42 @@ class Hypergeometric:
         scale: input of the dense layer: the symmetric divergences (``raw``, as in the paper) or
             their ``log1p``.
         sorting: whether gradients flow through NeuralSort into the divergences (``relaxed``, as in
-            the paper) or not (``detached``).
+            the paper) or not (``detached``). ``stochastic`` adds Gumbel noise to the logarithms of
+            the divergences, so that the order is a sample of a Plackett-Luce distribution; the KL
+            divergence of this random permutation is not in the bound.
+        prior: log ω₀ of the urn m = (d, d), n = d that is the prior of k̂; ω₀ is the weight of
+            "independent" where "shared" has 1. The bound then contains the KL divergence of k̂.
+            ``learned`` learns one log ω₀ for each model. None leaves this KL out, as the paper
+            does.
     """
 
     kind: Literal["hypergeometric"] = field(default="hypergeometric", init=False, repr=False)
     estimator: Estimator = "gumbel"
     scale: Scale = "raw"
     sorting: Sorting = "relaxed"
+    prior: Prior = None
 
     def __post_init__(self) -> None:
         _require_choice("estimator", self.estimator, Estimator)
         _require_choice("scale", self.scale, Scale)
         _require_choice("sorting", self.sorting, Sorting)
+        if isinstance(self.prior, str):
+            _require_choice("prior", self.prior, Literal["learned"])
+        elif self.prior is not None and not math.isfinite(self.prior):
+            raise ValueError(
+                f"prior is {self.prior}, but must be a finite log-weight, 'learned' or None"
+            )
 
     def independent(self, pairs: Differences) -> Tensor:
         temperature = pairs.temperature[:, None, None]
-        scores = pairs.symmetric if self.sorting == "relaxed" else pairs.symmetric.detach()
+        latents = pairs.symmetric.shape[-1]
+        of_counts, of_scores = pairs.gumbel[..., : latents + 1], pairs.gumbel[..., latents + 1 :]
+        scores = pairs.symmetric.detach() if self.sorting == "detached" else pairs.symmetric
+        if self.sorting == "stochastic":
+            scores = scores.clamp(min=torch.finfo(scores.dtype).tiny).log() + of_scores
         permutation = neuralsort(scores, temperature.unsqueeze(-1), hard=True)
         return select_top(
-            permutation, self.rank_indicators(pairs.log_weights, pairs.gumbel, temperature)
+            permutation, self.rank_indicators(pairs.log_weights, of_counts, temperature)
         )
 
     # `FisherHypergeometric([d, d], d, log_weights=...).rank_indicators(0)` is the same draw with
@@ -171,6 +190,19 @@ def independent_log_probs(log_weights: Tensor, latents: int) -> Tensor:
     return torch.log_softmax(coefficients + counts * log_ratio.unsqueeze(-1), -1)
 
 
+def count_divergence(log_probs: Tensor, log_prior: Tensor) -> Tensor:
+    """KL(q‖p) of distributions of k̂, (...), from log q and log p over k̂ = 0, …, d, (..., d + 1).
+
+    With q and p by `independent_log_probs` this is ``kl_divergence`` of two urns.
+
+    Example:
+        >>> q = independent_log_probs(torch.tensor([1.0, 0.0]), latents=2)
+        >>> count_divergence(q, q)
+        tensor(0.)
+    """
+    return (log_probs.exp() * (log_probs - log_prior)).sum(-1)
+
+
 def at_least(of_counts: Tensor) -> Tensor:
     """Σ_{k ≥ i} y_k for i = 1, …, d, from y over the counts 0, …, d."""
     return of_counts[..., 1:].flip(-1).cumsum(-1).flip(-1)
@@ -199,7 +231,7 @@ _NAMES = {
 }
 # Fields that an ablation varies, with their symbols in labels and tables.
 VARIED = {"learning_rate": "lr", "final_temperature": "τ", "beta": "β"}
-_LABELLED = ("by_index", "estimator", "scale", "payment", *VARIED, "sorting", "averaging")
+_LABELLED = ("by_index", "estimator", "scale", "payment", *VARIED, "sorting", "averaging", "prior")
 
 
 @dataclass(frozen=True)
@@ -286,9 +318,18 @@ class Method:
         return {**fields.pop("aggregation"), **fields}
 
 
+def sorts_stochastically(method: Method) -> bool:
+    return (
+        isinstance(method.aggregation, Hypergeometric)
+        and method.aggregation.sorting == "stochastic"
+    )
+
+
 def _detail(setting: str, value: Any) -> str:
     if setting == "by_index":
         return "by index"
+    if setting == "prior":
+        return f"log ω₀ {value}" if isinstance(value, str) else f"log ω₀ {value:g}"
     return f"{VARIED[setting]} {plain_number(value)}" if setting in VARIED else str(value)
 
 
@@ -310,11 +351,32 @@ def _require_choice(name: str, value: str, choices: Any) -> None:
         raise ValueError(f"{name} is {value!r}, but must be {' or '.join(get_args(choices))}")
 
 
-# The paper's methods with its learning rates.
+# The paper's methods with its learning rates. Its code base takes the index of a changed factor for
+# the independent latent of LabelVAE; `LABEL` takes the largest divergence.
+LABEL_BY_INDEX = Method(Label(by_index=True))
 LABEL = Method(Label())
 ADAPTIVE = Method(Adaptive())
 ORACLE = Method(Oracle())
 HYPERGEOMETRIC = Method(Hypergeometric(), learning_rate=1e-6)
 # The best HGVAE that the arm `search` found.
 BEST = Method(Hypergeometric("covariance", "log1p", "detached"), "once", learning_rate=1e-3)
+# Baselines with the learning rate and the objective of `BEST`.
+RIVALS = tuple(
+    replace(method, payment=BEST.payment, learning_rate=BEST.learning_rate)
+    for method in (LABEL, ADAPTIVE)
+)
+
+
+def with_prior(method: Method, prior: Prior) -> Method:
+    """An HGVAE with the KL divergence of k̂ in its bound.
+
+    Example:
+        >>> with_prior(HYPERGEOMETRIC, -4.0).label
+        'HGVAE (log ω₀ -4)'
+    """
+    if not isinstance(method.aggregation, Hypergeometric):
+        raise ValueError(f"{method.label} draws no k̂, so there is no prior of it")
+    return replace(method, aggregation=replace(method.aggregation, prior=prior))
+
+
 _PAPER = {method.kind: method for method in (LABEL, ADAPTIVE, ORACLE, HYPERGEOMETRIC)}

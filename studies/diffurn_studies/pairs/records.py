@@ -1,4 +1,4 @@
-"""The models in the records of the study, and the reference answers that they are compared with."""
+"""The models in the records of the study."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import torch
-
-from diffurn import FisherHypergeometric
 from diffurn_studies.pairs.methods import VARIED, Method, plain_number
 from diffurn_studies.pairs.scores import squared_errors
 
@@ -21,8 +18,18 @@ SCORES = (
     "disentanglement",
     "unconverged",
 )
-# mean k̂, MSE(F−s, k̂), mean ŝ, MSE(s, ŝ)
-FOUND = ("independent", "independent_error", "estimate", "shared_error")
+# S over the first s factors and I over the others, whatever sets were trained on.
+FIRST = ("first_shared_accuracy", "last_independent_accuracy")
+# k̂ is a draw from the urn, or the urn's mode, or its mean.
+CHOICES = ("draw", "mode", "mean")
+# mean k̂ and mean ŝ of the draws, and for each choice MSE(F−s, k̂) and MSE(s, ŝ)
+ERRORS = ("independent_error", "shared_error")
+FOUND = (
+    "independent",
+    *(f"{ERRORS[0]}_{choice}" for choice in CHOICES),
+    "estimate",
+    *(f"{ERRORS[1]}_{choice}" for choice in CHOICES),
+)
 
 
 def shown_shared(shared: int | None) -> str:
@@ -33,10 +40,10 @@ def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
     """Every model with the results of its training and its scores.
 
     The entry `method` is a `Method`. These entries are added to those of the record: `factors`
-    (their number), `shape`, the settings that an ablation varies, and for finished models
-    ``independent`` (mean k̂), ``estimate`` (mean ŝ), ``shared_error`` (MSE(s, ŝ)),
-    ``independent_error`` (MSE(F−s, k̂)), ``loss`` and ``active``. Unknown values are None; so is the
-    temperature of a method that draws nothing.
+    (their number), `shape`, the settings that an ablation varies, and for finished models those of
+    `FOUND`, ``loss``, ``active`` and ``log_prior``. Unknown values are None; so is the temperature
+    of a method that draws nothing. Runs before modes and means were recorded know no errors of
+    these.
 
     Args:
         records: of the units ``train-…`` and ``score-…``; the latter may be missing.
@@ -65,7 +72,8 @@ def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
                     **model,
                     **about,
                     **{name: scores.get(name) for name in SCORES},
-                    **_found(model["final"], about["factors"]),
+                    **_first(scores.get("by_factor"), model["shared"]),
+                    **_found(model["final"], about["factors"], method),
                 }
             )
     return models
@@ -76,20 +84,68 @@ def _setting(model: Model) -> tuple[Any, ...]:
     return Method.from_fields(model["method"]), model["shared"], model["seed"]
 
 
-def _found(final: Mapping[str, Any] | None, factors: int) -> dict[str, float | None]:
+def _first(by_factor: Mapping[str, Any] | None, shared: int | None) -> dict[str, float | None]:
+    """The scores `FIRST`; None without fixed s or factors."""
+    if not by_factor or shared is None:
+        return dict.fromkeys(FIRST)
+    parts = by_factor["shared"][:shared], by_factor["independent"][shared:]
+    return {
+        name: statistics.fmean(part) if part and None not in part else None
+        for name, part in zip(FIRST, parts, strict=True)
+    }
+
+
+def _found(
+    final: Mapping[str, Any] | None, factors: int, method: Method
+) -> dict[str, float | None]:
     if final is None:
-        return dict.fromkeys((*FOUND, "loss", "active"))
-    by_number = [sum(numbers) for numbers in zip(*final["counts"].values(), strict=True)]
+        return dict.fromkeys((*FOUND, "loss", "active", "log_prior"))
+    return {
+        **found_at(final, factors, method, final["counts"]),
+        "loss": final["loss"],
+        "active": final["active"],
+        "log_prior": final.get("log_prior"),
+    }
+
+
+def found_at(
+    final: Mapping[str, Any], factors: int, method: Method, shared: Iterable[str]
+) -> dict[str, float | None]:
+    """The values `FOUND` of a finished model over its test pairs with these true s."""
+    counts = {number: final["counts"][number] for number in shared}
+    by_number = [sum(numbers) for numbers in zip(*counts.values(), strict=True)]
     independent = mean_independent(by_number)
-    shared_error, independent_error = squared_errors(final["counts"], factors)
+    errors: dict[str, Sequence[float | None]] = {"draw": squared_errors(counts, factors)}
+    if method.kind != "hypergeometric":  # nothing is drawn
+        errors |= dict.fromkeys(CHOICES, errors["draw"])
+    elif "modes" in final:
+        modes = {number: final["modes"][number] for number in counts}
+        errors["mode"] = squared_errors(modes, factors)
+        errors["mean"] = _errors_of_means(counts, final["means"], factors)
     return {
         "independent": independent,
         "estimate": len(by_number) - 1 - independent,
-        "shared_error": shared_error,
-        "independent_error": independent_error,
-        "loss": final["loss"],
-        "active": final["active"],
+        **{
+            f"{name}_{choice}": errors.get(choice, (None, None))[place]
+            for choice in CHOICES
+            for place, name in ((1, ERRORS[0]), (0, ERRORS[1]))
+        },
     }
+
+
+def _errors_of_means(
+    counts: Mapping[str, Sequence[int]], means: Mapping[str, Sequence[float]], factors: int
+) -> tuple[float, float]:
+    """As `squared_errors`, where k̂ is the urn's mean: over the pairs of every s its average and the
+    average of its square are known.
+    """
+    errors = [0.0, 0.0]
+    pairs = {number: sum(row) for number, row in counts.items()}
+    for number, row in counts.items():
+        latents, (first, second) = len(row) - 1, means[number]
+        for place, target in enumerate((latents - int(number), factors - int(number))):
+            errors[place] += pairs[number] * (second - 2 * target * first + target**2)
+    return errors[0] / sum(pairs.values()), errors[1] / sum(pairs.values())
 
 
 def mean_independent(counts: Sequence[int]) -> float:
@@ -142,109 +198,17 @@ def seed_means(models: Sequence[Model], names: Sequence[str]) -> list[Model]:
     for seed in sorted({model["seed"] for model in models}):
         own = [model for model in models if model["seed"] == seed and model["final"] is not None]
         if len(own) == len(settings):
-            means.append({name: statistics.fmean(known(own, name)) for name in names})
+            means.append({name: _mean_if_known([model[name] for model in own]) for name in names})
     return means
 
 
-class Reference(NamedTuple):
-    """Mean k̂, mean ŝ and the errors of an answer that needs no training, on some pairs."""
-
-    independent: float
-    estimate: float
-    shared_error: float
-    independent_error: float
-
-
-def shares_of(models: Iterable[Model]) -> dict[int, float]:
-    """The share of test pairs with s truly shared factors, by s; empty if no model finished."""
-    pairs = {shared: sum(numbers) for shared, numbers in counts_of(models).items()}
-    return {shared: number / sum(pairs.values()) for shared, number in pairs.items()}
-
-
-def shares_over_all(models: Sequence[Model]) -> dict[int, float]:
-    """The mean of these shares over all data sets with a fixed s."""
-    parts = [
-        shares for shared in fixed_settings(models) if (shares := shares_of(select(models, shared)))
-    ]
-    return {
-        shared: sum(part.get(shared, 0.0) for part in parts) / len(parts)
-        for shared in sorted(set().union(*parts))
-    }
-
-
-def references(
-    shares: Mapping[int, float], everywhere: Mapping[int, float], factors: int, latents: int
-) -> dict[str, Reference]:
-    """The reference answers, on pairs that share s factors with probability shares[s].
-
-    The best constant is the one k̂, and separately the one ŝ, with the smallest error on all pairs
-    of the study. "ω = 1" draws k̂ from the urn m = (d, d), n = d with equal weights, for every pair.
-    The oracle has k̂ = F − s, so ŝ = s + d − F.
-
-    Args:
-        shares: probabilities by s.
-        everywhere: the same for all pairs of the study.
-        factors: F.
-        latents: d.
-
-    Example:
-        >>> everywhere = {0: 0.25, 1: 0.25, 3: 0.25, 5: 0.25}
-        >>> references(everywhere, everywhere, factors=7, latents=10)["best constant"]
-        Reference(independent=5, estimate=2, shared_error=3.75, independent_error=3.75)
-    """
-    mean = sum(share * shared for shared, share in shares.items())
-    independent = min(
-        range(latents + 1), key=lambda number: _distance(everywhere, factors - number)
-    )
-    estimate = min(range(latents + 1), key=lambda number: _distance(everywhere, number))
-    equal_weights = _equal_weights(latents)
-    untouched = squared_errors(
-        {
-            str(shared): [share * probability for probability in equal_weights]
-            for shared, share in shares.items()
-        },
-        factors,
-    )
-    return {
-        "best constant": Reference(
-            independent,
-            estimate,
-            _distance(shares, estimate),
-            _distance(shares, factors - independent),
-        ),
-        "ω = 1": Reference(latents / 2, latents / 2, *untouched),
-        "oracle": Reference(
-            factors - mean, latents - factors + mean, float((latents - factors) ** 2), 0.0
-        ),
-    }
-
-
-def _equal_weights(latents: int) -> list[float]:
-    """P(k̂ = k) for k = 0, …, d in the urn m = (d, d), n = d with equal weights."""
-    urn = FisherHypergeometric(
-        [latents, latents], latents, weights=torch.ones(2, dtype=torch.float64)
-    )
-    k = torch.arange(latents + 1, dtype=torch.float64)
-    return urn.log_prob(torch.stack([k, latents - k], -1)).exp().tolist()
-
-
-def _distance(shares: Mapping[int, float], shared: float) -> float:
-    return sum(share * (each - shared) ** 2 for each, share in shares.items())
-
-
-def references_of(
-    models: Sequence[Model], shared: int | None, latents: int
-) -> dict[str, Reference]:
-    """`references` for the data set of one s; random s is not mixed with fixed ones. Empty if no
-    model finished.
-    """
-    shares = shares_of(select(models, shared))
-    everywhere = shares if shared is None else shares_over_all(models)
-    return references(shares, everywhere, models[0]["factors"], latents) if shares else {}
+def _mean_if_known(values: Sequence[float | None]) -> float | None:
+    known_ones = [value for value in values if value is not None]
+    return statistics.fmean(known_ones) if len(known_ones) == len(values) else None
 
 
 # The values that an ablation reports.
-ABLATED = ("loss", "independent_error", "shared_error")
+ABLATED = ("loss", *(f"{name}_{choice}" for name in ERRORS[::-1] for choice in CHOICES))
 
 
 class Ablation(NamedTuple):

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, get_args
 
 import torch
 from torch import Tensor
 
-Sampler = Literal["exact", "loose"]
+Sampler = Literal["exact", "loose", "fixed"]
 RANDOM = -1
 
 
@@ -29,11 +29,12 @@ def uniforms_per_pair(factors: int) -> int:
 def draw_pairs(
     uniforms: Tensor, sizes: Tensor, shared: Tensor | int, sampler: Sampler = "exact"
 ) -> Pairs:
-    """Pairs in which a uniformly random subset of the F factors changes from the first to the
-    second view.
+    """Pairs in which some of the F factors change from the first to the second view.
 
     The first view's values are uniform. With the ``exact`` sampler k = F - s factors change, each
-    to one of its other values, all equally likely: exactly s are shared. The ``loose`` sampler is
+    to one of its other values, all equally likely: exactly s are shared. They are a uniformly
+    random subset of the factors. With the ``fixed`` sampler they are the last k factors in the
+    order of the data set, so that the first s are shared in every pair. The ``loose`` sampler is
     that of disentanglement_lib (Locatello et al., *Weakly-Supervised Disentanglement Without
     Compromises*, ICML 2020): k factors or only one, by a fair coin, are drawn again and may get
     their old value, so that s or more are shared. For a random s, k is uniform from 1 to F - 1 for
@@ -46,7 +47,7 @@ def draw_pairs(
         sizes: values of each factor, at least two, ``(F,)``, int64.
         shared: s, from 0 to F, or -1 for a random number; an integer or a tensor that broadcasts to
             the batch ``(...)``.
-        sampler: ``exact`` or ``loose``.
+        sampler: ``exact``, ``fixed`` or ``loose``.
 
     Example:
         >>> uniforms = torch.rand(100, uniforms_per_pair(3))
@@ -57,18 +58,20 @@ def draw_pairs(
     factors = len(sizes)
     _require(uniforms, factors, shared, sampler)
     order, first, second, number, coin = uniforms.split([factors, factors, factors, 1, 1], -1)
-    ranks = _ranks(order)
-    changed = ranks < _changing(number, coin, factors, shared, sampler)
+    ranks, changing = _ranks(order), _changing(number, coin, factors, shared, sampler)
+    from_last = torch.arange(factors - 1, -1, -1, device=order.device)
+    changed = (from_last if sampler == "fixed" else ranks) < changing
     old = _whole(first, sizes)
-    # exact: one of the other values, all equally likely; loose: any value
+    # loose: any value; otherwise one of the other values, all equally likely
     new = (
-        (old + 1 + _whole(second, sizes - 1)) % sizes
-        if sampler == "exact"
-        else _whole(second, sizes)
+        _whole(second, sizes)
+        if sampler == "loose"
+        else (old + 1 + _whole(second, sizes - 1)) % sizes
     )
     views = torch.stack([old, torch.where(changed, new, old)], -2)
-    # ranks are a uniform permutation, so the factor of rank 0 is uniform among those that change
-    return Pairs(views, views[..., 0, :] == views[..., 1, :], (ranks == 0).int().argmax(-1))
+    # Ranks are a uniform permutation, so the factor of the smallest rank is a uniform choice.
+    known = torch.where(changed, ranks, ranks + factors).argmin(-1)
+    return Pairs(views, views[..., 0, :] == views[..., 1, :], known)
 
 
 def _require(uniforms: Tensor, factors: int, shared: Tensor | int, sampler: str) -> None:
@@ -81,8 +84,8 @@ def _require(uniforms: Tensor, factors: int, shared: Tensor | int, sampler: str)
         raise ValueError(
             f"shared is {shared}, but must be from 0 to {factors}, or {RANDOM} for a random number"
         )
-    if sampler not in ("exact", "loose"):
-        raise ValueError(f"there is no sampler {sampler!r}: choose exact or loose")
+    if sampler not in get_args(Sampler):
+        raise ValueError(f"there is no sampler {sampler!r}: choose {', '.join(get_args(Sampler))}")
 
 
 def _changing(

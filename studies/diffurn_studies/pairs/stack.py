@@ -15,6 +15,7 @@ from diffurn_studies.harness.workspace import Workspace
 from diffurn_studies.pairs.datasets import load_factors
 from diffurn_studies.pairs.evaluation import evaluate, fresh_draws, pictures_of
 from diffurn_studies.pairs.factors import FactorImages, held
+from diffurn_studies.pairs.methods import sorts_stochastically
 from diffurn_studies.pairs.options import Member, Options, number_name, stacks
 from diffurn_studies.pairs.sampler import RANDOM
 from diffurn_studies.pairs.scores import Latents
@@ -57,7 +58,8 @@ def training_of(
     model = PairVAE(
         methods, starts, source.images.shape, options.latent, options.channels, compute
     ).to(device)
-    draws = PairDraws(seeds, options.batch_size, len(source.images.sizes), options.latent, device)
+    factors, sorts = len(source.images.sizes), any(map(sorts_stochastically, methods))
+    draws = PairDraws(seeds, options.batch_size, factors, options.latent, sorts, device)
     rates = torch.tensor([method.learning_rate for method in methods], device=device)
     annealings = [
         ExponentialAnnealing(

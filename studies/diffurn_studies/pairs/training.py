@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -15,8 +15,11 @@ from diffurn.estimators import ExponentialAnnealing
 from diffurn_studies.pairs.factors import FactorImages
 from diffurn_studies.pairs.sampler import Pairs, Sampler, draw_pairs, uniforms_per_pair
 from diffurn_studies.pairs.vae import Facts, Losses, Noise, PairVAE
-from diffurn_studies.stacked.steps import Blocks, StackedAdam
+from diffurn_studies.stacked.steps import Blocks, StackedAdam, to_gumbel_
 from diffurn_studies.stacked.training import BLOCK, StackTraining
+
+# Between the seed of a model's draws and that of the noise of its sort.
+_SORTING = 2**40
 
 
 class Draws(NamedTuple):
@@ -26,7 +29,7 @@ class Draws(NamedTuple):
 
     uniforms: Tensor  # (S, B, ·)
     normal: Tensor  # (S, 2, B, d)
-    gumbel: Tensor  # (S, B, d + 1)
+    gumbel: Tensor  # (S, B, ·), see `Differences`
 
 
 class PairDraws(Blocks):
@@ -37,6 +40,8 @@ class PairDraws(Blocks):
         batch_size: pairs per step.
         factors: number of factors of the data set.
         latent: d.
+        sorts: whether a method sorts stochastically. Its noise has generators of its own, so that
+            the other methods have the same noise beside it and without it.
         device: of the draws.
         block: the largest number of steps that `refill` can prepare at once.
     """
@@ -47,6 +52,7 @@ class PairDraws(Blocks):
         batch_size: int,
         factors: int,
         latent: int,
+        sorts: bool,
         device: torch.device,
         block: int = BLOCK,
     ) -> None:
@@ -57,9 +63,37 @@ class PairDraws(Blocks):
         super().__init__(
             seeds, uniforms, numbers(2, batch_size, latent), numbers(batch_size, latent + 1)
         )
+        self.sort_noise = numbers(batch_size, latent) if sorts else None
+        self._sorters = [
+            torch.Generator(device).manual_seed(seed + _SORTING) for seed in seeds if sorts
+        ]
 
     def _fill_own(self, model: int, steps: int, generator: torch.Generator) -> None:
         self.own[model, :steps].uniform_(generator=generator)
+
+    def refill(self, steps: int) -> None:
+        super().refill(steps)
+        if self.sort_noise is not None:
+            for own, generator in zip(self.sort_noise, self._sorters, strict=True):
+                own[:steps].uniform_(generator=generator)
+            to_gumbel_(self.sort_noise[:, :steps])
+
+    def next(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The Gumbel variates are those of the urns, then those of stochastic sorts."""
+        if self.sort_noise is None:
+            return super().next()
+        sorts = self.sort_noise.index_select(1, self.position).squeeze(1)
+        own, normal, gumbel = super().next()
+        return own, normal, torch.cat([gumbel, sorts], -1)
+
+    def state(self) -> dict[str, Any]:
+        sorters = [generator.get_state() for generator in self._sorters]
+        return {**super().state(), "sorters": sorters}
+
+    def load_state(self, state: dict[str, Any]) -> None:
+        super().load_state(state)
+        for generator, saved in zip(self._sorters, state["sorters"], strict=True):
+            generator.set_state(saved.cpu())
 
 
 @dataclass(eq=False)
@@ -118,6 +152,7 @@ class PairTraining(StackTraining):
     """
 
     model: PairVAE
+    batches: PairDraws
 
     def __init__(
         self,

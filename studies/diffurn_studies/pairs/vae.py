@@ -12,6 +12,10 @@ as in the paper's code base, where the KL of a shared latent counts for both vie
 (``payment="both"``). In a model whose shared latents are one variable, the evidence lower bound has
 this KL, and one draw of the latent, once per pair (``payment="once"``).
 
+The number k̂ of independent latents is a latent variable, too. With an urn as its prior the bound of
+a pair contains KL(q(k̂)‖p(k̂)), which both views share, so the loss above contains half of it. The
+paper leaves it out (``prior=None``).
+
 The networks are those of F. Locatello et al. (ICML 2019, 2020).
 """
 
@@ -19,13 +23,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from diffurn_studies.pairs.methods import Differences, Hypergeometric, Method, largest
+from diffurn_studies.pairs.methods import (
+    Differences,
+    Hypergeometric,
+    Method,
+    count_divergence,
+    independent_log_probs,
+    largest,
+)
 from diffurn_studies.stacked.convolutions import StackedConvolution, StackedTransposedConvolution
 from diffurn_studies.stacked.modules import Groups, StackedLinear, glorot_, stacked_layers
 
@@ -38,8 +50,8 @@ class Posterior(NamedTuple):
 
 
 class Noise(NamedTuple):
-    """The noise of a step: normals (S, 2, B, d) for the latents, Gumbel variates (S, B, d + 1) for
-    the urns.
+    """The noise of a step: normals (S, 2, B, d) for the latents, Gumbel variates for the urns and
+    stochastic sorts, (S, B, ·), see `Differences`.
     """
 
     normal: Tensor
@@ -117,7 +129,23 @@ class PairVAE(nn.Module):
         )
         # log ω of "independent" and "shared"; unused in models without an urn
         self.importance = StackedLinear(models, latent, 2)
-        self.groups = Groups([method.aggregation for method in methods])
+        priors = [
+            method.aggregation.prior if isinstance(method.aggregation, Hypergeometric) else None
+            for method in methods
+        ]
+        # log ω₀ where it is learned; without such a model there is no parameter
+        self.learned_prior = nn.Parameter(torch.zeros(models, 1)) if "learned" in priors else None
+        self.has_priors = any(prior is not None for prior in priors)
+        self.methods = tuple(methods)
+        # A prior of k̂ changes the loss, not the choice of latents.
+        self.groups = Groups(
+            [
+                replace(method.aggregation, prior=None)
+                if isinstance(method.aggregation, Hypergeometric)
+                else method.aggregation
+                for method in methods
+            ]
+        )
         per_model = {
             "once": [method.payment == "once" for method in methods],
             "product": [method.averaging == "product" for method in methods],
@@ -127,6 +155,9 @@ class PairVAE(nn.Module):
                 for method in methods
             ],
             "beta": [method.beta for method in methods],
+            "has_prior": [prior is not None for prior in priors],
+            "learns_prior": [prior == "learned" for prior in priors],
+            "prior": [prior if isinstance(prior, float | int) else 0.0 for prior in priors],
         }
         for name, values in per_model.items():
             self.register_buffer(name, torch.tensor(values), persistent=False)
@@ -172,11 +203,8 @@ class PairVAE(nn.Module):
     ) -> Tensor:
         """Which latents each model's method calls independent, (S, B, d)."""
         one_sided, symmetric = divergences(own)
-        features = torch.where(
-            self.get_buffer("log1p")[:, None, None], torch.log1p(symmetric), symmetric
-        )
         everything = Differences(
-            one_sided, symmetric, self.importance(features), *facts, gumbel, temperature
+            one_sided, symmetric, self._log_weights(symmetric), *facts, gumbel, temperature
         )
         parts = []
         for place, aggregation in enumerate(self.groups.kinds):
@@ -186,6 +214,38 @@ class PairVAE(nn.Module):
                 )
             )
         return self.groups.joined(parts)
+
+    def _log_weights(self, symmetric: Tensor) -> Tensor:
+        """log ω of "independent" and "shared", (S, B, 2)."""
+        features = torch.where(
+            self.get_buffer("log1p")[:, None, None], torch.log1p(symmetric), symmetric
+        )
+        log_weights: Tensor = self.importance(features)
+        return log_weights
+
+    def count_log_probs(self, own: Posterior) -> Tensor:
+        """log q(k̂) over k̂ = 0, …, d, (S, B, d + 1); without meaning in models without an urn."""
+        return independent_log_probs(self._log_weights(divergences(own)[1]), self.latent)
+
+    def log_prior(self) -> Tensor:
+        """log ω₀ of every model, (S,); 0 in models without a prior of k̂."""
+        given = self.get_buffer("prior")
+        if self.learned_prior is None:
+            return given
+        return torch.where(self.get_buffer("learns_prior"), self.learned_prior[:, 0], given)
+
+    def prior_log_probs(self) -> Tensor:
+        """log p(k̂) over k̂ = 0, …, d, (S, d + 1)."""
+        log_prior = self.log_prior()
+        log_weights = torch.stack([log_prior, torch.zeros_like(log_prior)], -1)
+        return independent_log_probs(log_weights, self.latent)
+
+    def count_kl(self, own: Posterior) -> Tensor | None:
+        """KL(q(k̂)‖p(k̂)), (S, B), zero in models without a prior of k̂; None if no model has one."""
+        if not self.has_priors:
+            return None
+        kl = count_divergence(self.count_log_probs(own), self.prior_log_probs().unsqueeze(1))
+        return torch.where(self.get_buffer("has_prior")[:, None], kl, 0.0)
 
     def aggregated(self, own: Posterior, independent: Tensor) -> Posterior:
         """The posteriors of both views, with their average in the shared latents."""
@@ -208,14 +268,20 @@ class PairVAE(nn.Module):
             temperature: of each model, (S,).
         """
         own = self.posterior(pictures)
-        return self.losses_given(
-            pictures, own, self.independent(own, noise.gumbel, facts, temperature), noise.normal
-        )
+        independent = self.independent(own, noise.gumbel, facts, temperature)
+        return self.losses_given(pictures, own, independent, noise.normal, self.count_kl(own))
 
     def losses_given(
-        self, pictures: Tensor, own: Posterior, independent: Tensor, normal: Tensor
+        self,
+        pictures: Tensor,
+        own: Posterior,
+        independent: Tensor,
+        normal: Tensor,
+        count_kl: Tensor | None,
     ) -> Losses:
-        """The same for a given choice of independent latents."""
+        """The same for a given choice of independent latents, and the KL divergence of their
+        number, (S, B).
+        """
         posterior = self.aggregated(own, independent)
         once = self.get_buffer("once")[:, None, None]
         apart = independent.detach().round().bool() | ~once
@@ -232,19 +298,26 @@ class PairVAE(nn.Module):
         kl = standard_kl(posterior).sum(1)
         kl = torch.where(once, 0.5 * (1 + independent), 1.0) * kl
         reconstruction, kl = errors.mean((1, 2)), 0.5 * kl.sum(-1).mean(-1)
+        if count_kl is not None:
+            kl = kl + 0.5 * count_kl.mean(-1)
         loss = reconstruction + self.get_buffer("beta") * kl
         return Losses(loss, reconstruction, kl, independent.sum(-1).mean(-1))
 
     def profile(self, pictures: Tensor, normal: Tensor) -> Tensor:
         """The loss for every fixed k̂ = 0, …, d, where the k̂ latents with the largest divergences
-        are independent: (S, d + 1).
+        are independent: (S, d + 1). The KL divergence of a fixed k̂ is -log p(k̂).
         """
         own = self.posterior(pictures)
         _, symmetric = divergences(own)
         pairs = symmetric[..., 0]
+        costs = -self.prior_log_probs() * self.get_buffer("has_prior")[:, None]
         losses = [
             self.losses_given(
-                pictures, own, largest(symmetric, torch.full_like(pairs, k)), normal
+                pictures,
+                own,
+                largest(symmetric, torch.full_like(pairs, k)),
+                normal,
+                costs[:, k, None].expand_as(pairs) if self.has_priors else None,
             ).loss
             for k in range(self.latent + 1)
         ]

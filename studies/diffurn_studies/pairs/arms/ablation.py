@@ -6,11 +6,11 @@ learning rate up to 1e-3, and a larger β gives fewer independent latents.
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import paper
+from diffurn_studies.pairs.arms import random_sets
 from diffurn_studies.pairs.methods import ADAPTIVE, BEST, HYPERGEOMETRIC, LABEL
 
 OPTIONS = replace(
-    paper.OPTIONS,
+    random_sets.OPTIONS,
     shared=(1, 5),
     methods=(
         replace(LABEL, learning_rate=1e-3),

@@ -5,15 +5,7 @@ Result (``results/pairs-best``): ŝ of this HGVAE follows s, it rises by 3.1 whi
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import paper
-from diffurn_studies.pairs.methods import ADAPTIVE, BEST, LABEL
+from diffurn_studies.pairs.arms import random_sets
+from diffurn_studies.pairs.methods import BEST, RIVALS
 
-# Like BEST, the baselines count the KL of a shared latent once.
-OPTIONS = replace(
-    paper.OPTIONS,
-    methods=(
-        replace(LABEL, payment="once", learning_rate=1e-3),
-        replace(ADAPTIVE, payment="once", learning_rate=1e-3),
-        BEST,
-    ),
-)
+OPTIONS = replace(random_sets.OPTIONS, methods=(*RIVALS, BEST))

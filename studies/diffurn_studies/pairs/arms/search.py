@@ -7,7 +7,7 @@ both views, k̂ ends near 10 for every estimator, input and learning rate.
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import paper
+from diffurn_studies.pairs.arms import random_sets
 from diffurn_studies.pairs.methods import (
     ADAPTIVE,
     BEST,
@@ -23,7 +23,7 @@ GUMBEL = Method(Hypergeometric(scale="log1p"), payment="once")
 COVARIANCE = Method(Hypergeometric("covariance", "log1p"), payment="once")
 
 OPTIONS = replace(
-    paper.OPTIONS,
+    random_sets.OPTIONS,
     shared=(1, 5),
     methods=(
         LABEL,

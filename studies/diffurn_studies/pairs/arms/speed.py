@@ -1,18 +1,19 @@
-"""The time of a training step of LabelVAE and HGVAE, twelve models in a stack.
+"""The time of a training step of each method, twelve models in a stack.
 
 Result (``results/pairs-speed``, which keeps the unit ``speed`` only): the urn costs 3 % of a step.
+That run was made before AdaVAE was added.
 The short training beside the measurement has no meaning of its own.
 """
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import paper
-from diffurn_studies.pairs.methods import HYPERGEOMETRIC, LABEL
+from diffurn_studies.pairs.arms import random_sets
+from diffurn_studies.pairs.methods import ADAPTIVE, HYPERGEOMETRIC, LABEL
 
 OPTIONS = replace(
-    paper.OPTIONS,
+    random_sets.OPTIONS,
     shared=(3,),
-    methods=(LABEL, HYPERGEOMETRIC),
+    methods=(LABEL, ADAPTIVE, HYPERGEOMETRIC),
     seeds=1,
     steps=64,
     test_pairs=1_200,
