@@ -1,0 +1,213 @@
+"""`anova`: does a larger fit explain the data better than a smaller one that it contains?"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, Protocol
+
+import torch
+from torch import Tensor
+
+from diffurn._numerics.beta import f_tail
+
+# Log-likelihoods of the same data may differ by rounding, relative to their size.
+_SAME = 1e-8
+
+
+class Fitted(Protocol):
+    """What `anova` asks of a result; all tensors have the batch shape in front."""
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the coefficients."""
+
+    @property
+    def model(self) -> str:
+        """``"fisher"`` or ``"wallenius"``."""
+
+    @property
+    def penalty(self) -> str | None:
+        """None for plain maximum likelihood."""
+
+    @property
+    def covariance_kind(self) -> str:
+        """``"model"``, ``"scaled"``, ``"HC0"``, ``"HC1"`` or ``"cluster"``."""
+
+    @property
+    def coefficients(self) -> Tensor:
+        """``(..., p)``."""
+
+    @property
+    def covariance(self) -> Tensor:
+        """Of the coefficients, ``(..., p, p)``."""
+
+    @property
+    def degrees_of_freedom(self) -> Tensor:
+        """Of Student's t behind the intervals, ``(...)``; inf for a normal distribution."""
+
+    @property
+    def dispersion(self) -> Tensor:
+        """The factor on the covariance of ``"scaled"``, ``(...)``."""
+
+    @property
+    def log_likelihood(self) -> Tensor:
+        """``(...)``."""
+
+    @property
+    def central_log_likelihood(self) -> Tensor:
+        """With all coefficients zero, ``(...)``: equal for fits to the same data."""
+
+    @property
+    def parameters(self) -> Tensor:
+        """Number of free parameters, ``(...)``."""
+
+    @property
+    def rows(self) -> Tensor:
+        """Number of rows (or strata), ``(...)``."""
+
+    def contains(self, other: Any) -> bool:
+        """Whether every set of weights of the other fit is possible in this one."""
+
+
+class Anova(NamedTuple):
+    """A test of a smaller fit against a larger one that contains it; ``print`` shows it in words.
+
+    Attributes:
+        statistic: likelihood ratio (χ²), or F, ``(...)``.
+        degrees_of_freedom: how many parameters the larger fit has in addition, ``(...)``.
+        denominator: the degrees of freedom below F, ``(...)``; inf for χ².
+        p_value: of the hypothesis that the smaller fit is right, ``(...)``.
+        test: ``"likelihood ratio"``, ``"F"`` or ``"Wald F"``.
+        smaller: names of the coefficients of the smaller fit.
+        larger: names of the coefficients of the larger fit.
+    """
+
+    statistic: Tensor
+    degrees_of_freedom: Tensor
+    denominator: Tensor
+    p_value: Tensor
+    test: str
+    smaller: tuple[str, ...]
+    larger: tuple[str, ...]
+
+    def __str__(self) -> str:
+        if self.statistic.ndim:
+            return repr(self)
+        degrees, p = int(self.degrees_of_freedom), float(self.p_value)
+        below = float(self.denominator)
+        found = f"χ² = {float(self.statistic):.2f} with {degrees} df"
+        if self.test != "likelihood ratio":
+            found = f"F = {float(self.statistic):.3f} with {degrees} and {below:g} df"
+        extra = [name for name in self.larger if name not in self.smaller] or self.larger
+        listed = ", ".join(extra[:6]) + (", …" if len(extra) > 6 else "")
+        shown = "< 0.0001" if p < 1e-4 else f"= {p:.4f}"
+        return f"Does {listed} improve the fit? {self.test}: {found}, p {shown}."
+
+
+def anova(result: Fitted, other: Fitted) -> Anova:
+    """The test of the smaller of two nested fits to the same data, given in any order.
+
+    - Model-based standard errors: the likelihood ratio, about χ² distributed.
+    - ``covariance="scaled"``: F = likelihood ratio / extra parameters / dispersion of the larger
+      fit, with the degrees of freedom of that dispersion below.
+    - Robust or cluster-robust: Wald's test of the extra coefficients with that covariance, as F;
+      the likelihood ratio would assume that the model is right.
+
+    Args:
+        result: a fit.
+        other: a fit to the same rows with fewer or more coefficients.
+
+    Raises:
+        ValueError: one sentence that says why the two cannot be compared.
+
+    Example:
+        >>> from diffurn import fit
+        >>> from diffurn.data import example_counts
+        >>> from diffurn.inference import anova, interactions
+        >>> ucb = example_counts("ucb")
+        >>> one = fit(ucb.counts, ucb.group_sizes, groups=ucb.groups)
+        >>> in_department_a = [[1.0]] + 5 * [[0.0]]
+        >>> features, names = interactions(in_department_a, ucb.groups, ["A"])
+        >>> two = fit(
+        ...     ucb.counts, ucb.group_sizes, groups=ucb.groups, covariates=features, names=names
+        ... )
+        >>> print(anova(one, two))
+        Does Women:A improve the fit? likelihood ratio: χ² = 16.33 with 1 df, p < 0.0001.
+    """
+    smaller, larger = result, other
+    _check_same_data(result, other)
+    if bool((result.parameters > other.parameters).all()):
+        smaller, larger = other, result
+    extra = larger.parameters - smaller.parameters
+    if not bool((extra > 0).all()):
+        raise ValueError(
+            f"both fits have {_shown(result.parameters)} free parameters, so neither is nested in "
+            "the other; compare their AIC"
+        )
+    if not larger.contains(smaller):
+        raise ValueError(
+            f"the fits are not nested: the one with {', '.join(larger.names)} does not contain the "
+            f"one with {', '.join(smaller.names)}; compare their AIC"
+        )
+    ratio = (2 * (larger.log_likelihood - smaller.log_likelihood)).clamp(min=0)
+    kind = larger.covariance_kind
+    unlimited = torch.full_like(ratio, torch.inf)
+    if kind == "model":
+        test, statistic, below = "likelihood ratio", ratio, unlimited
+        p_value = f_tail(ratio / extra, extra.double(), unlimited)
+    else:
+        test, below = "F", larger.degrees_of_freedom
+        statistic = ratio / extra / larger.dispersion
+        if kind != "scaled":
+            test, statistic = "Wald F", _wald(smaller, larger) / extra
+        p_value = f_tail(statistic, extra.double(), below)
+    return Anova(statistic, extra, below, p_value, test, smaller.names, larger.names)
+
+
+def _wald(smaller: Fitted, larger: Fitted) -> Tensor:
+    """bᵀ V⁻¹ b of the coefficients that the smaller fit does not have."""
+    extra = [k for k, name in enumerate(larger.names) if name not in smaller.names]
+    if len(extra) != len(larger.names) - len(smaller.names):
+        raise ValueError(
+            f"with {larger.covariance_kind} standard errors, anova tests the coefficients that the "
+            "larger fit has in addition, so every coefficient of the smaller fit "
+            f"({', '.join(smaller.names)}) must be one of the larger fit ({', '.join(larger.names)})"
+        )
+    b, v = larger.coefficients[..., extra], larger.covariance[..., extra, :][..., extra]
+    if not bool(b.isfinite().all()):
+        raise ValueError(
+            "a coefficient of the larger fit is infinite, so Wald's test does not apply; fit both "
+            'with covariance="model"'
+        )
+    return (b * torch.linalg.solve(v, b.unsqueeze(-1)).squeeze(-1)).sum(-1)
+
+
+def _check_same_data(result: Fitted, other: Fitted) -> None:
+    for what, mine, theirs in (
+        ("models", result.model, other.model),
+        ("standard errors", result.covariance_kind, other.covariance_kind),
+    ):
+        if mine != theirs:
+            raise ValueError(
+                f"the fits have different {what}, {mine} and {theirs}; anova needs the same"
+            )
+    if result.penalty is not None or other.penalty is not None:
+        raise ValueError(
+            f"a fit has a {result.penalty or other.penalty} penalty, so it is not a maximum of the "
+            "likelihood; anova needs fits without a penalty"
+        )
+    if result.rows.shape != other.rows.shape or not torch.equal(result.rows, other.rows):
+        raise ValueError(
+            f"the fits have {_shown(result.rows)} and {_shown(other.rows)} rows, but anova needs "
+            "the same rows; leave out the rows with missing values before both fits"
+        )
+    mine, theirs = result.central_log_likelihood, other.central_log_likelihood
+    if not bool(((mine - theirs).abs() <= _SAME * (1 + mine.abs())).all()):
+        raise ValueError(
+            "the fits are to different counts: with all weights equal their log-likelihoods are "
+            f"{_shown(mine)} and {_shown(theirs)}, but anova needs the same data"
+        )
+
+
+def _shown(values: Tensor) -> str:
+    unique = torch.unique(values).tolist()
+    return f"{unique[0]:,.6g}" if len(unique) == 1 else "several numbers of"
