@@ -8,6 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from diffurn._numerics.beta import f_tail, student_quantile, student_tail
 from diffurn._validation import require_one_of
 from diffurn.inference.profile import problems, profile_ends, profile_maximum
 from diffurn.inference.separation import Blocks, main_block
@@ -103,11 +104,6 @@ def _relative_to(
 # --- intervals and p-values
 
 
-def normal_quantile(level: float) -> float:
-    """z such that a standard normal variable lies within ±z with probability `level`."""
-    return float(torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64)))
-
-
 def chi_squared_tail(statistic: Tensor, degrees_of_freedom: Tensor) -> Tensor:
     """P(χ² ≥ statistic); nan for zero degrees of freedom."""
     half = degrees_of_freedom.double() / 2
@@ -121,27 +117,35 @@ def interval_of(
     """Lower and upper ends, ``(D, k)``. The one finite end of an infinite estimate is always that
     of the profile likelihood.
     """
-    z = normal_quantile(level)
+    quantile = student_quantile(level, solution.errors.degrees)
     shift, errors = estimates.shift, estimates.standard_errors
     varies = (estimates.contrasts != 0).any(-1) & ~shift.isnan()
     ends = []
     for side in (-1.0, 1.0):
-        end = torch.where(shift == 0, estimates.value + side * z * errors, estimates.value)
+        end = torch.where(shift == 0, estimates.value + side * quantile.unsqueeze(-1) * errors, estimates.value)
         profiled = varies & (shift != side * torch.inf)
         profiled = profiled & (shift != 0) if method == "wald" else profiled
         where, which = torch.nonzero(profiled, as_tuple=True)
         if len(where):
-            end[where, which] = _profile(solution, estimates, where, which, side, z)
+            end[where, which] = _profile(solution, estimates, where, which, side, quantile)
         ends.append(end)
     return ends[0], ends[1]
 
 
 def _profile(
-    solution: Solution, estimates: Estimates, where: Tensor, which: Tensor, side: float, z: float
+    solution: Solution,
+    estimates: Estimates,
+    where: Tensor,
+    which: Tensor,
+    side: float,
+    quantile: Tensor,
 ) -> Tensor:
-    """Ends of the profile intervals of chosen coefficients, on one side."""
+    """Ends of the profile intervals of chosen coefficients, on one side. A dispersion divides twice
+    the log-likelihood.
+    """
     contrast, finite = estimates.contrasts[where, which], estimates.shift[where, which] == 0
-    target = solution.optimum.evaluation.value[where] - 0.5 * z * z
+    fall = 0.5 * quantile.square() * solution.errors.dispersion
+    target = solution.optimum.evaluation.value[where] - fall[where]
     ends = torch.empty_like(target)
     for chosen, problem in problems(solution, where, contrast, finite):
         aim = target[chosen]
@@ -153,8 +157,8 @@ def p_values(solution: Solution, estimates: Estimates) -> Tensor:
     """Of the hypothesis that a coefficient is zero, ``(D, k)``: by its standard error, or by the
     likelihood ratio where the estimate is infinite.
     """
-    z = estimates.value / estimates.standard_errors
-    p = torch.where(estimates.shift == 0, torch.erfc(z.abs() / 2**0.5), torch.nan)
+    z, degrees = estimates.value / estimates.standard_errors, solution.errors.degrees
+    p = torch.where(estimates.shift == 0, student_tail(z, degrees.unsqueeze(-1)), torch.nan)
     where, which = torch.nonzero(estimates.shift.isinf(), as_tuple=True)
     if len(where):
         contrast = estimates.contrasts[where, which]
@@ -162,7 +166,8 @@ def p_values(solution: Solution, estimates: Estimates) -> Tensor:
         finite = torch.zeros_like(where, dtype=torch.bool)
         for chosen, problem in problems(solution, where, contrast, finite):
             ratio[chosen] = 2 * (best[chosen] - profile_maximum(problem, 0.0))
-        p[where, which] = chi_squared_tail(ratio, torch.ones_like(ratio))
+        ratio = ratio / solution.errors.dispersion[where]
+        p[where, which] = f_tail(ratio, torch.ones_like(ratio), degrees[where])
     return p
 
 

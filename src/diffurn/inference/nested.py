@@ -13,7 +13,7 @@ from diffurn._numerics.beta import f_tail
 _SAME = 1e-8
 
 
-class Fitted(Protocol):
+class Comparable(Protocol):
     """What `anova` asks of a result; all tensors have the batch shape in front."""
 
     @property
@@ -103,7 +103,7 @@ class Anova(NamedTuple):
         return f"Does {listed} improve the fit? {self.test}: {found}, p {shown}."
 
 
-def anova(result: Fitted, other: Fitted) -> Anova:
+def anova(result: Comparable, other: Comparable) -> Anova:
     """The test of the smaller of two nested fits to the same data, given in any order.
 
     - Model-based standard errors: the likelihood ratio, about χ² distributed.
@@ -163,7 +163,7 @@ def anova(result: Fitted, other: Fitted) -> Anova:
     return Anova(statistic, extra, below, p_value, test, smaller.names, larger.names)
 
 
-def _wald(smaller: Fitted, larger: Fitted) -> Tensor:
+def _wald(smaller: Comparable, larger: Comparable) -> Tensor:
     """bᵀ V⁻¹ b of the coefficients that the smaller fit does not have."""
     extra = [k for k, name in enumerate(larger.names) if name not in smaller.names]
     if len(extra) != len(larger.names) - len(smaller.names):
@@ -181,7 +181,7 @@ def _wald(smaller: Fitted, larger: Fitted) -> Tensor:
     return (b * torch.linalg.solve(v, b.unsqueeze(-1)).squeeze(-1)).sum(-1)
 
 
-def _check_same_data(result: Fitted, other: Fitted) -> None:
+def _check_same_data(result: Comparable, other: Comparable) -> None:
     for what, mine, theirs in (
         ("models", result.model, other.model),
         ("standard errors", result.covariance_kind, other.covariance_kind),

@@ -50,7 +50,8 @@ def read_sample(
     x, m = x.reshape(-1, rows, c), m.reshape(-1, rows, c)
     f = _read_frequencies(frequencies, batch_shape, rows, x)
     _check_counts(x, m, batch_shape, named)
-    sample = Sample(x, m, f, None, named, named, batch_shape, x.new_zeros(len(x)))
+    numbers = torch.arange(rows, device=device)
+    sample = Sample(x, m, f, None, named, named, batch_shape, x.new_zeros(len(x)), numbers)
     if covariates is not None:
         return _with_design(sample, covariates, names)
     if names is not None:

@@ -27,6 +27,7 @@ class Errors(NamedTuple):
     """The covariance of an estimate, and what its intervals and p-values need to know.
 
     Attributes:
+        kind: one of `COVARIANCES`.
         covariance: ``(D, p, p)``.
         degrees: degrees of freedom of Student's t, ``(D,)``; inf for a normal distribution.
         factor: the factor on the model's covariance (scaled) or the finite-sample factor on the
@@ -34,16 +35,25 @@ class Errors(NamedTuple):
         number: how many independent rows or clusters carry information, ``(D,)``.
     """
 
+    kind: str
     covariance: Tensor
     degrees: Tensor
     factor: Tensor
     number: Tensor
 
+    @property
+    def dispersion(self) -> Tensor:
+        """By how much twice the log-likelihood exceeds χ², ``(D,)``: one unless scaled."""
+        return self.factor if self.kind == "scaled" else torch.ones_like(self.factor)
+
+    def pick(self, data_sets: Tensor) -> Errors:
+        return Errors(self.kind, *(tensor[data_sets] for tensor in self[1:]))
+
 
 def model_errors(inverse: Tensor, rows: Tensor) -> Errors:
     """The inverse of the information ``(D, p, p)`` as it is."""
     one = torch.ones_like(inverse[:, 0, 0])
-    return Errors(inverse, torch.full_like(one, torch.inf), one, rows.double())
+    return Errors("model", inverse, torch.full_like(one, torch.inf), one, rows.double())
 
 
 def scaled_errors(inverse: Tensor, dispersion: Tensor, degrees: Tensor, rows: Tensor) -> Errors:
@@ -51,7 +61,8 @@ def scaled_errors(inverse: Tensor, dispersion: Tensor, degrees: Tensor, rows: Te
     the dispersion. A dispersion below one is used as it is, as R's quasi-likelihood does.
     """
     factor = torch.where(degrees > 0, dispersion, torch.nan)
-    return Errors(inverse * factor[:, None, None], degrees.double(), factor, rows.double())
+    covariance = inverse * factor[:, None, None]
+    return Errors("scaled", covariance, degrees.double(), factor, rows.double())
 
 
 def sandwich_errors(
@@ -107,7 +118,7 @@ def sandwich_errors(
     usable = (degrees > 0) & (number > 0)
     factor = torch.where(usable, factor, torch.nan)
     covariance = factor[:, None, None] * (inverse @ meat @ inverse)
-    return Errors(covariance, degrees.clamp(min=0), factor, number)
+    return Errors(kind, covariance, degrees.clamp(min=0), factor, number)
 
 
 def numbered(labels: Sequence[Any] | Tensor, rows: int) -> tuple[Tensor, int]:
@@ -136,7 +147,7 @@ def chosen_covariance(covariance: str | None, cluster: Any) -> str:
     return covariance
 
 
-def words_on(kind: str, errors: Errors) -> str:
+def words_on(errors: Errors) -> str:
     """The kind of standard errors in words, for a single data set."""
     number, factor = int(errors.number[0]), float(errors.factor[0])
     degrees = float(errors.degrees[0])
@@ -149,4 +160,4 @@ def words_on(kind: str, errors: Errors) -> str:
         f"Student's t with {degrees:g} df",
         "cluster": f"cluster-robust standard errors (factor G / (G - 1)) from G = {number:,} "
         f"clusters, Student's t with {degrees:g} df",
-    }[kind]
+    }[errors.kind]

@@ -34,6 +34,7 @@ class Sample:
         names: names of the p coefficients; without a design, the groups.
         batch_shape: shape of the batch of data sets; D is its product.
         constant: the part of the log-likelihood that averaging rows removed, shape ``(D,)``.
+        row_numbers: the row as given that each row is, or is a part of, ``(R,)``.
         process_group: processes that hold more rows of the same data sets; None if this process
             holds all rows. Sums over rows must go through `summed`.
     """
@@ -46,6 +47,7 @@ class Sample:
     names: tuple[str, ...]
     batch_shape: torch.Size
     constant: Tensor
+    row_numbers: Tensor
     process_group: ProcessGroup | None = None
 
     def summed(self, *parts: Tensor) -> tuple[Tensor, ...]:
@@ -156,7 +158,9 @@ class Sample:
 
     def pick_rows(self, rows: Tensor) -> Sample:
         """Some of the rows of every data set."""
-        return self._each(lambda tensor: tensor[:, rows])
+        return replace(
+            self._each(lambda tensor: tensor[:, rows]), row_numbers=self.row_numbers[rows]
+        )
 
     def tiles(self, factor: int = 1) -> list[tuple[slice, Sample]]:
         """All rows in tiles that fit the cache, each with the slice of its data sets.
@@ -177,7 +181,11 @@ class Sample:
         ]
 
     def _tile(self, some: slice, part: slice) -> Sample:
-        return replace(self._each(lambda tensor: tensor[some, part]), constant=self.constant[some])
+        return replace(
+            self._each(lambda tensor: tensor[some, part]),
+            constant=self.constant[some],
+            row_numbers=self.row_numbers[part],
+        )
 
     def split(self, labels: Tensor) -> Sample:
         """Every row becomes one row per label ``(D, R or 1, c)``: an urn of the groups with that
@@ -194,7 +202,12 @@ class Sample:
             design = design.unsqueeze(2).expand(-1, -1, groups, -1, -1).flatten(1, 2)
         frequencies = self.frequencies.repeat_interleave(groups, 1)
         whole = replace(
-            self, counts=counts, group_sizes=sizes, frequencies=frequencies, design=design
+            self,
+            counts=counts,
+            group_sizes=sizes,
+            frequencies=frequencies,
+            design=design,
+            row_numbers=self.row_numbers.repeat_interleave(groups),
         )
         matters = whole.undetermined.any(0)
         matters[0] = True  # a sample has at least one row
@@ -226,6 +239,7 @@ class Sample:
             counts=counts,
             group_sizes=self.group_sizes[:, first],
             frequencies=frequencies.squeeze(-1),
+            row_numbers=self.row_numbers[first],
         )
         return replace(merged, constant=self.constant + self._central() - merged._central())
 

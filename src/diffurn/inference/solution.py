@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from diffurn.inference.likelihood import Evaluation, Objective, orthogonal_to, solve
+from diffurn.inference.robust import Errors, model_errors
 from diffurn.inference.sample import Sample
 from diffurn.inference.separation import (
     EXACT,
@@ -170,7 +171,7 @@ class Solution:
         escape: where the maximum lies at infinity, the direction to it, ``(D, p)``; zero without a
             design, where `blocks` says more.
         log_likelihood: without the penalty, ``(D,)``.
-        covariance: inverse of the information, orthogonal to the gauge, ``(D, p, p)``.
+        errors: the covariance, orthogonal to the gauge.
     """
 
     objective: Objective
@@ -180,7 +181,7 @@ class Solution:
     blocks: Blocks | None
     escape: Tensor
     log_likelihood: Tensor
-    covariance: Tensor
+    errors: Errors
 
     @classmethod
     def of(
@@ -192,12 +193,13 @@ class Solution:
         blocks: Blocks | None,
         escape: Tensor,
     ) -> Solution:
-        covariance = solve(optimum.evaluation.information, orthogonal_to(gauge), gauge)
+        inverse = solve(optimum.evaluation.information, orthogonal_to(gauge), gauge)
+        errors = model_errors(inverse, torch.zeros_like(inverse[:, 0, 0]))
         log_likelihood = optimum.evaluation.value
         if objective.penalty is not None:
             silent = replace(objective, progress=None)
             log_likelihood = silent.likelihood(optimum.coefficients).value
-        return cls(objective, optimum, gauge, labels, blocks, escape, log_likelihood, covariance)
+        return cls(objective, optimum, gauge, labels, blocks, escape, log_likelihood, errors)
 
     def pick(self, data_sets: Tensor) -> Solution:
         return Solution(
@@ -208,8 +210,13 @@ class Solution:
             blocks=None if self.blocks is None else self.blocks.pick(data_sets),
             escape=self.escape[data_sets],
             log_likelihood=self.log_likelihood[data_sets],
-            covariance=self.covariance[data_sets],
+            errors=self.errors.pick(data_sets),
         )
+
+    @property
+    def covariance(self) -> Tensor:
+        """Of the coefficients, ``(D, p, p)``."""
+        return self.errors.covariance
 
     @cached_property
     def split(self) -> Tensor:
