@@ -11,8 +11,9 @@ and `profile` turn the solution into coefficients with intervals, which `result`
 from diffurn.inference._exact_test import ExactTest, exact_test
 from diffurn.inference._fit import fit
 from diffurn.inference.estimates import Contrasts
+from diffurn.inference.fitted import LikelihoodRatio
 from diffurn.inference.reading import interactions
-from diffurn.inference.result import FitResult, GoodnessOfFit, LikelihoodRatio
+from diffurn.inference.result import FitResult, GoodnessOfFit
 
 __all__ = [
     "Contrasts",

@@ -12,14 +12,12 @@ from torch import Tensor
 from diffurn._validation import as_float64_tensor
 from diffurn.inference.estimates import (
     Contrasts,
-    Estimates,
     all_pairs,
-    check_interval,
     chi_squared_tail,
     estimates_of,
     interval_of,
-    p_values,
 )
+from diffurn.inference.fitted import Fitted, LikelihoodRatio
 from diffurn.inference.likelihood import AnyUrn, log_weights_of
 from diffurn.inference.reading import plain_values
 from diffurn.inference.report import dict_of, frame_of, line_of, notes_on, summary_of
@@ -28,16 +26,6 @@ from diffurn.inference.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class LikelihoodRatio(NamedTuple):
-    """A test by a statistic that is about χ² distributed. Every tensor has the shape of the batch
-    of data sets.
-    """
-
-    statistic: Tensor
-    degrees_of_freedom: Tensor
-    p_value: Tensor
 
 
 class GoodnessOfFit(NamedTuple):
@@ -52,38 +40,24 @@ class GoodnessOfFit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FitResult:
+class FitResult(Fitted):
     """Group importance estimated from counts; ``print(result)`` shows a summary.
 
     For a batch of data sets every tensor has the batch shape in front, and ``result[i]`` picks one
     data set.
 
-    Attributes:
+    Attributes (besides those of `Fitted`):
         sample: the rows that were fitted.
-        solution: the maximum of the likelihood, in the solver's coordinates.
-        estimates: the coefficients as combinations of the solver's coordinates.
         reference: name of the group with ω = 1; None if the weights are centred.
-        level: confidence level of `lower` and `upper`.
-        interval: ``"wald"`` or ``"profile"``.
-        lower: lower end of each coefficient's confidence interval, ``(..., p)``.
-        upper: upper end, ``(..., p)``.
         central_log_likelihood: log-likelihood with all balls alike, ``(...)``.
-        parameters: number of free parameters, ``(...)``.
         rows: number of rows, ``(...)``.
         observed: balls drawn of each group, summed over rows, ``(..., c)``.
         available: balls of each group, summed over rows, ``(..., c)``.
     """
 
     sample: Sample
-    solution: Solution
-    estimates: Estimates
     reference: str | None
-    level: float
-    interval: str
-    lower: Tensor
-    upper: Tensor
     central_log_likelihood: Tensor
-    parameters: Tensor
     rows: Tensor
     observed: Tensor
     available: Tensor
@@ -105,12 +79,12 @@ class FitResult:
         (rows,), (drawn, available) = sample.summed(sample.frequencies.sum(-1)), sample.totals
         shape = sample.batch_shape
         result = cls(
-            sample,
             solution,
             estimates,
-            None if reference is None else sample.groups[reference],
             level,
             interval,
+            sample=sample,
+            reference=None if reference is None else sample.groups[reference],
             lower=lower.reshape(*shape, -1),
             upper=upper.reshape(*shape, -1),
             central_log_likelihood=central.reshape(shape),
@@ -137,39 +111,6 @@ class FitResult:
         return self.sample.names
 
     @property
-    def model(self) -> str:
-        """``"fisher"`` or ``"wallenius"``."""
-        return self.solution.objective.model.name
-
-    @property
-    def penalty(self) -> str | None:
-        """None, ``"ridge"`` or ``"firth"``."""
-        penalty = self.solution.objective.penalty
-        return None if penalty is None else penalty.name
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Shape of the batch of data sets; ``()`` for a single one."""
-        return self.rows.shape
-
-    @property
-    def coefficients(self) -> Tensor:
-        """log ω, or β with covariates, ``(..., p)``; ±inf or nan where the counts set no bound."""
-        return self._shaped(self.estimates.value)
-
-    @property
-    def covariance(self) -> Tensor:
-        """Covariance matrix of the coefficients, ``(..., p, p)``."""
-        return self._shaped(self.estimates.covariance)
-
-    @property
-    def standard_errors(self) -> Tensor:
-        """Standard errors of the coefficients, ``(..., p)``: 0 for the reference, inf where the
-        estimate is infinite.
-        """
-        return self._shaped(self.estimates.standard_errors)
-
-    @property
     def log_weights(self) -> Tensor | None:
         """log ω of each group, ``(..., c)``; None with covariates, where it depends on the row."""
         return self.coefficients if self.solution.blocks is not None else None
@@ -180,26 +121,6 @@ class FitResult:
         return None if self.log_weights is None else self.log_weights.exp()
 
     @property
-    def log_likelihood(self) -> Tensor:
-        """Log-likelihood at the estimate, ``(...)``."""
-        return self._shaped(self.solution.log_likelihood)
-
-    @property
-    def aic(self) -> Tensor:
-        """Akaike's criterion, 2 · parameters - 2 log-likelihood, ``(...)``."""
-        return 2 * self.parameters - 2 * self.log_likelihood
-
-    @property
-    def iterations(self) -> Tensor:
-        """Iterations of Newton's method, ``(...)``."""
-        return self._shaped(self.solution.optimum.iterations)
-
-    @property
-    def converged(self) -> Tensor:
-        """Whether Newton's method converged, ``(...)``."""
-        return self._shaped(self.solution.optimum.converged)
-
-    @property
     def draws(self) -> Tensor:
         """Balls drawn in all rows, ``(...)``."""
         return self.observed.sum(-1).to(torch.int64)
@@ -208,9 +129,6 @@ class FitResult:
     def central_expected(self) -> Tensor:
         """Counts expected if all balls were alike, summed over rows, ``(..., c)``."""
         return self._shaped(self.sample.central_expected())
-
-    def _shaped(self, tensor: Tensor) -> Tensor:
-        return tensor.reshape(self.batch_shape + tensor.shape[1:])
 
     def __getitem__(self, index: Any) -> FitResult:
         """One data set, or some, of a batch."""
@@ -227,27 +145,6 @@ class FitResult:
         return replace(self, **picked)
 
     # --- intervals and tests
-
-    def confidence_interval(
-        self, level: float | None = None, method: str | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Lower and upper ends for each coefficient, ``(..., p)``. The level and the method are
-        those of the fit by default.
-        """
-        level = self.level if level is None else level
-        method = self.interval if method is None else method
-        check_interval(level, method, "method")
-        with torch.no_grad():
-            lower, upper = interval_of(self.solution, self.estimates, level, method)
-        return self._shaped(lower), self._shaped(upper)
-
-    @cached_property
-    def p_values(self) -> Tensor:
-        """p-values of the hypotheses that a coefficient is zero, ``(..., p)``: by z, or by the
-        likelihood ratio where the estimate is infinite.
-        """
-        with torch.no_grad():
-            return self._shaped(p_values(self.solution, self.estimates))
 
     def contrasts(self, correction: str | None = "holm") -> Contrasts:
         """All pairs of groups. The p-values are corrected by ``"holm"``, ``"bonferroni"``,
