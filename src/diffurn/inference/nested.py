@@ -211,7 +211,8 @@ def _wald(smaller: Comparable, larger: Comparable) -> Tensor:
             "a coefficient of the larger fit is infinite, so Wald's test does not apply; fit both "
             'with covariance="model"'
         )
-    return (b * torch.linalg.solve(v, b.unsqueeze(-1)).squeeze(-1)).sum(-1)
+    solved: Tensor = torch.linalg.solve(v, b.unsqueeze(-1)).squeeze(-1)
+    return (b * solved).sum(-1)
 
 
 def _check_same_data(result: Comparable, other: Comparable) -> None:
@@ -233,11 +234,11 @@ def _check_same_data(result: Comparable, other: Comparable) -> None:
             f"the fits have {_shown(result.rows)} and {_shown(other.rows)} rows, but anova needs "
             "the same rows; leave out the rows with missing values before both fits"
         )
-    mine, theirs = result.central_log_likelihood, other.central_log_likelihood
-    if not bool(((mine - theirs).abs() <= _SAME * (1 + mine.abs())).all()):
+    here, there = result.central_log_likelihood, other.central_log_likelihood
+    if not bool(((here - there).abs() <= _SAME * (1 + here.abs())).all()):
         raise ValueError(
             "the fits are to different counts: with all weights equal their log-likelihoods are "
-            f"{_shown(mine)} and {_shown(theirs)}, but anova needs the same data"
+            f"{_shown(here)} and {_shown(there)}, but anova needs the same data"
         )
 
 
