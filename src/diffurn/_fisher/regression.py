@@ -93,9 +93,11 @@ def any_drawn(log_weights: Tensor, present: Tensor, drawn: Tensor, vectors: Tens
     sine, half_sine_squared = torch.sin(theta), torch.sin(theta / 2).square()
     columns = theta.unsqueeze(-1), sine.unsqueeze(-1), half_sine_squared.unsqueeze(-1)
 
-    log_amplitude, phase = torch.zeros_like(theta), surplus(tilted, present, draws)[:, None] * theta
+    log_amplitude = torch.zeros_like(theta)
+    phase = surplus(tilted, present, draws).unsqueeze(-1) * theta
     for part in _slices(yes):
-        size, phases = _characteristic(tilted[:, part], present[:, part], variance[:, part], columns)
+        balls = (x[:, part] for x in (tilted, present, variance))
+        size, phases = _characteristic(*balls, columns)
         log_amplitude, phase = log_amplitude + size, phase + phases
     amplitude = multiplicity / period.unsqueeze(-1) * torch.exp(log_amplitude)
     real, imaginary = amplitude * torch.cos(phase), amplitude * torch.sin(phase)

@@ -75,7 +75,7 @@ class FitResult(Fitted):
         estimates = estimates_of(solution, reference)
         lower, upper = interval_of(solution, estimates, level, interval)
         parameters = solution.free_parameters
-        central = solution.objective.sample.central_log_likelihood()
+        central = solution.objective.urns.central_log_likelihood()
         (rows,), (drawn, available) = sample.summed(sample.frequencies.sum(-1)), sample.totals
         shape = sample.batch_shape
         result = cls(
