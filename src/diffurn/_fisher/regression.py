@@ -96,8 +96,8 @@ def any_drawn(log_weights: Tensor, present: Tensor, drawn: Tensor, vectors: Tens
     log_amplitude = torch.zeros_like(theta)
     phase = surplus(tilted, present, draws).unsqueeze(-1) * theta
     for part in _slices(yes):
-        balls = (x[:, part] for x in (tilted, present, variance))
-        size, phases = _characteristic(*balls, columns)
+        here = tilted[:, part], present[:, part], variance[:, part]
+        size, phases = _characteristic(*here, columns)
         log_amplitude, phase = log_amplitude + size, phase + phases
     amplitude = multiplicity / period.unsqueeze(-1) * torch.exp(log_amplitude)
     real, imaginary = amplitude * torch.cos(phase), amplitude * torch.sin(phase)

@@ -55,16 +55,7 @@ class Sample:
         """Adds the sums over the rows of all processes. Every process must call this with the same
         parts; all get the same numbers, to the last bit.
         """
-        if self.process_group is None:
-            return parts
-        # One message is faster than many.
-        message = torch.cat([part.double().flatten() for part in parts])
-        distributed.all_reduce(message, group=self.process_group)
-        sums = message.split([part.numel() for part in parts])
-        return tuple(
-            total.reshape(part.shape).to(part.dtype)
-            for total, part in zip(sums, parts, strict=True)
-        )
+        return parts if self.process_group is None else all_reduced(parts, self.process_group)
 
     # --- directions of covariates
 
@@ -321,6 +312,16 @@ class Sample:
             row_numbers=self.row_numbers[first],
         )
         return replace(merged, constant=self.constant + self._central() - merged._central())
+
+
+def all_reduced(parts: tuple[Tensor, ...], process_group: ProcessGroup) -> tuple[Tensor, ...]:
+    """The sums of tensors over all processes, in one message, which is faster than many."""
+    message = torch.cat([part.double().flatten() for part in parts])
+    distributed.all_reduce(message, group=process_group)
+    sums = message.split([part.numel() for part in parts])
+    return tuple(
+        total.reshape(part.shape).to(part.dtype) for total, part in zip(sums, parts, strict=True)
+    )
 
 
 def _slices(number: int, at_once: int) -> list[slice]:
