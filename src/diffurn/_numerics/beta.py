@@ -74,7 +74,7 @@ def student_tail(t: Tensor, degrees: Tensor) -> Tensor:
 
 def student_quantile(level: float, degrees: Tensor) -> Tensor:
     """t such that |T| ≤ t with probability `level`, by bisection; nan for no degrees of freedom."""
-    normal = torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64))
+    normal: Tensor = torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64))
     values, places = torch.unique(degrees.double(), return_inverse=True)
     if not bool(values.isfinite().any()):
         return normal.to(degrees.device).expand(degrees.shape).clone()
@@ -90,8 +90,9 @@ def student_quantile(level: float, degrees: Tensor) -> Tensor:
             break
         above = student_tail(middle, values) > 1 - level
         low, high = torch.where(above, middle, low), torch.where(above, high, middle)
-    quantile = torch.where(values.isfinite(), 0.5 * (low + high), normal.to(degrees.device))
-    return torch.where(values > 0, quantile, torch.nan)[places]
+    quantile: Tensor = torch.where(values.isfinite(), 0.5 * (low + high), normal.to(degrees.device))
+    quantile = torch.where(values > 0, quantile, torch.nan)
+    return quantile[places]
 
 
 def f_tail(ratio: Tensor, numerator: Tensor, denominator: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from diffurn.inference.estimates import check_interval
 from diffurn.inference.likelihood import MODELS, Objective, Progress
 from diffurn.inference.reading import find_group, identified, read_sample, read_together
 from diffurn.inference.result import FitResult
+from diffurn.inference.robust import chosen_covariance, numbered
+from diffurn.inference.rowwise import Clusters
 from diffurn.inference.sample import Sample
 from diffurn.inference.solution import solve_sample
 
@@ -31,6 +33,8 @@ def fit(
     reference: str | int | None = None,
     level: float = 0.95,
     interval: str = "wald",
+    covariance: str | None = None,
+    cluster: Any = None,
     penalty: str | None = None,
     ridge: float = 1.0,
     progress: Progress | None = None,
@@ -97,7 +101,8 @@ def fit(
     """
 
     def read() -> Sample:
-        _check_options(model, level, interval, penalty, ridge)
+        check_interval(level, interval, "interval", kind)
+        _check_options(model, penalty, ridge)
         if covariates is not None and reference is not None:
             raise ValueError(
                 f"reference {reference!r} names a group with ω = 1, but with covariates no group "
@@ -105,6 +110,7 @@ def fit(
             )
         return read_sample(counts, group_sizes, frequencies, groups, covariates, names)
 
+    kind = chosen_covariance(covariance, cluster)
     if process_group is None:
         sample = read()
     else:
@@ -112,6 +118,7 @@ def fit(
         options |= {"penalty": penalty, "ridge": ridge, "reference": reference}
         sample = read_together(process_group, read, options)
     anchor = find_group(reference, sample.groups)
+    clusters = None if cluster is None else Clusters(*numbered(cluster, sample.counts.shape[1]))
     if sample.design is not None:
         sample = identified(sample)
     elif anchor is not None and bool(sample.absent[:, anchor].all()):
@@ -120,13 +127,10 @@ def fit(
         )
     with torch.no_grad():
         solution = solve_sample(Objective.of(model, sample, penalty, ridge, progress))
-        return FitResult.of(solution, sample, anchor, level, interval)
+        return FitResult.of(solution, sample, anchor, level, interval, kind, clusters)
 
 
-def _check_options(
-    model: str, level: float, interval: str, penalty: str | None, ridge: float
-) -> None:
-    check_interval(level, interval, "interval")
+def _check_options(model: str, penalty: str | None, ridge: float) -> None:
     require_one_of("model", model, tuple(MODELS))
     require_one_of("penalty", penalty, (None, "ridge", "firth"))
     if not 0 < ridge < float("inf"):

@@ -14,15 +14,22 @@ from diffurn.inference.profile import problems, profile_ends, profile_maximum
 from diffurn.inference.separation import Blocks, main_block
 from diffurn.inference.solution import Solution
 
-INTERVALS = ("wald", "profile")
+INTERVALS = ("wald", "profile", "bootstrap")
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", None)
 
 
-def check_interval(level: float, method: str, name: str) -> None:
-    """Raises a ValueError for a bad level or method; `name` is the argument's name."""
+def check_interval(level: float, method: str, name: str, covariance: str = "model") -> None:
+    """Raises a ValueError for a bad level or method, or one that does not suit the kind of standard
+    errors; `name` is the argument's name.
+    """
     if not 0 < level < 1:
         raise ValueError(f"level is {level}, but must lie between 0 and 1, such as 0.95")
     require_one_of(name, method, INTERVALS)
+    if method == "profile" and covariance not in ("model", "scaled"):
+        raise ValueError(
+            f'{name} "profile" needs the likelihood to be right, which covariance "{covariance}" '
+            f'does not assume; use {name} "wald" or "bootstrap"'
+        )
 
 
 # --- from the solver's coordinates to coefficients
@@ -122,7 +129,9 @@ def interval_of(
     varies = (estimates.contrasts != 0).any(-1) & ~shift.isnan()
     ends = []
     for side in (-1.0, 1.0):
-        end = torch.where(shift == 0, estimates.value + side * quantile.unsqueeze(-1) * errors, estimates.value)
+        end = torch.where(
+            shift == 0, estimates.value + side * quantile.unsqueeze(-1) * errors, estimates.value
+        )
         profiled = varies & (shift != side * torch.inf)
         profiled = profiled & (shift != 0) if method == "wald" else profiled
         where, which = torch.nonzero(profiled, as_tuple=True)

@@ -67,6 +67,21 @@ class Fitted:
         return self._shaped(self.estimates.value)
 
     @property
+    def covariance_kind(self) -> str:
+        """``"model"``, ``"scaled"``, ``"HC0"``, ``"HC1"`` or ``"cluster"``."""
+        return self.solution.errors.kind
+
+    @property
+    def degrees_of_freedom(self) -> Tensor:
+        """Of Student's t in intervals and p-values, ``(...)``; inf for a normal distribution."""
+        return self._shaped(self.solution.errors.degrees)
+
+    @property
+    def dispersion(self) -> Tensor:
+        """The factor on the model's covariance, ``(...)``: one unless that is scaled."""
+        return self._shaped(self.solution.errors.dispersion)
+
+    @property
     def covariance(self) -> Tensor:
         """Covariance matrix of the coefficients, ``(..., p, p)``."""
         return self._shaped(self.estimates.covariance)
@@ -109,7 +124,7 @@ class Fitted:
         """
         level = self.level if level is None else level
         method = self.interval if method is None else method
-        check_interval(level, method, "method")
+        check_interval(level, method, "method", self.covariance_kind)
         with torch.no_grad():
             lower, upper = interval_of(self.solution, self.estimates, level, method)
         return self._shaped(lower), self._shaped(upper)

@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from diffurn._numerics.beta import f_tail
+from diffurn.inference.sample import Sample
+from diffurn.inference.separation import centred_design
 
 # Log-likelihoods of the same data may differ by rounding, relative to their size.
 _SAME = 1e-8
+# Rounding may leave this part of the sum of squares of a column that depends on others.
+_WITHIN = 1e-9
 
 
 class Comparable(Protocol):
@@ -163,6 +168,33 @@ def anova(result: Comparable, other: Comparable) -> Anova:
     return Anova(statistic, extra, below, p_value, test, smaller.names, larger.names)
 
 
+def contains(larger: Sample, smaller: Sample) -> bool:
+    """Whether the features of the smaller sample are combinations of those of the larger one."""
+    if larger.counts.shape != smaller.counts.shape:
+        return False
+    if larger.design is None:
+        return True
+    columns = []
+    for sample in (larger, smaller):
+        if sample.design is None:
+            eye = torch.eye(
+                sample.counts.shape[-1], dtype=torch.float64, device=larger.counts.device
+            )
+            sample = replace(sample, design=eye.expand(*sample.counts.shape, -1))
+        centred = centred_design(sample).flatten(1, 2)
+        weight = sample.frequencies.repeat_interleave(sample.counts.shape[-1], 1).unsqueeze(-1)
+        columns.append((centred, weight))
+    (x, weight), (z, _) = columns
+    gram, cross, size = larger.summed(
+        x.mT @ (weight * x), x.mT @ (weight * z), (weight * z * z).sum(1)
+    )
+    scale = gram.diagonal(dim1=-2, dim2=-1).sqrt().clamp(min=1e-300)
+    unit = gram / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
+    scaled = cross / scale.unsqueeze(-1)
+    rest = size - (scaled * torch.linalg.lstsq(unit, scaled, driver="gelsd").solution).sum(-2)
+    return bool((rest <= _WITHIN * size).all())
+
+
 def _wald(smaller: Comparable, larger: Comparable) -> Tensor:
     """bᵀ V⁻¹ b of the coefficients that the smaller fit does not have."""
     extra = [k for k, name in enumerate(larger.names) if name not in smaller.names]
@@ -170,7 +202,8 @@ def _wald(smaller: Comparable, larger: Comparable) -> Tensor:
         raise ValueError(
             f"with {larger.covariance_kind} standard errors, anova tests the coefficients that the "
             "larger fit has in addition, so every coefficient of the smaller fit "
-            f"({', '.join(smaller.names)}) must be one of the larger fit ({', '.join(larger.names)})"
+            f"({', '.join(smaller.names)}) must be one of the larger fit "
+            f"({', '.join(larger.names)})"
         )
     b, v = larger.coefficients[..., extra], larger.covariance[..., extra, :][..., extra]
     if not bool(b.isfinite().all()):
@@ -178,7 +211,8 @@ def _wald(smaller: Comparable, larger: Comparable) -> Tensor:
             "a coefficient of the larger fit is infinite, so Wald's test does not apply; fit both "
             'with covariance="model"'
         )
-    return (b * torch.linalg.solve(v, b.unsqueeze(-1)).squeeze(-1)).sum(-1)
+    solved: Tensor = torch.linalg.solve(v, b.unsqueeze(-1)).squeeze(-1)
+    return (b * solved).sum(-1)
 
 
 def _check_same_data(result: Comparable, other: Comparable) -> None:
@@ -200,11 +234,11 @@ def _check_same_data(result: Comparable, other: Comparable) -> None:
             f"the fits have {_shown(result.rows)} and {_shown(other.rows)} rows, but anova needs "
             "the same rows; leave out the rows with missing values before both fits"
         )
-    mine, theirs = result.central_log_likelihood, other.central_log_likelihood
-    if not bool(((mine - theirs).abs() <= _SAME * (1 + mine.abs())).all()):
+    here, there = result.central_log_likelihood, other.central_log_likelihood
+    if not bool(((here - there).abs() <= _SAME * (1 + here.abs())).all()):
         raise ValueError(
             "the fits are to different counts: with all weights equal their log-likelihoods are "
-            f"{_shown(mine)} and {_shown(theirs)}, but anova needs the same data"
+            f"{_shown(here)} and {_shown(there)}, but anova needs the same data"
         )
 
 

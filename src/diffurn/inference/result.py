@@ -18,9 +18,11 @@ from diffurn.inference.estimates import (
     interval_of,
 )
 from diffurn.inference.fitted import Fitted, LikelihoodRatio
-from diffurn.inference.likelihood import AnyUrn, log_weights_of
+from diffurn.inference.likelihood import AnyUrn
+from diffurn.inference.nested import contains
 from diffurn.inference.reading import plain_values
 from diffurn.inference.report import dict_of, frame_of, line_of, notes_on, summary_of
+from diffurn.inference.rowwise import Clusters, pearson_totals, surplus_totals, with_errors
 from diffurn.inference.sample import Sample
 from diffurn.inference.solution import Solution
 
@@ -70,8 +72,11 @@ class FitResult(Fitted):
         reference: int | None = None,
         level: float = 0.95,
         interval: str = "wald",
+        covariance: str = "model",
+        clusters: Clusters | None = None,
     ) -> FitResult:
         """The result of a solution, whose objective holds the sample with equal rows merged."""
+        solution = with_errors(solution, sample, covariance, clusters)
         estimates = estimates_of(solution, reference)
         lower, upper = interval_of(solution, estimates, level, interval)
         parameters = solution.free_parameters
@@ -162,6 +167,10 @@ class FitResult(Fitted):
         p_value = chi_squared_tail(statistic, self.parameters)
         return LikelihoodRatio(statistic, self.parameters, p_value)
 
+    def contains(self, other: FitResult) -> bool:
+        """Whether every set of weights of another fit to the same rows is possible in this one."""
+        return contains(self.sample, other.sample)
+
     def goodness_of_fit(self) -> GoodnessOfFit:
         """Pearson's statistic. If the dispersion is well above one, rows differ by more than
         chance, and the standard errors are too small.
@@ -170,58 +179,19 @@ class FitResult(Fitted):
 
     @cached_property
     def _goodness_of_fit(self) -> GoodnessOfFit:
-        statistic, rank = self._pearson()
+        statistic, rank = map(self._shaped, pearson_totals(self.solution, self.sample))
         parameters = self._shaped(self.solution.finite_parameters)
         degrees = (rank - parameters).clamp(min=0).to(torch.int64)
         dispersion = torch.where(degrees > 0, statistic / degrees.clamp(min=1), torch.nan)
         p_value = chi_squared_tail(statistic, degrees)
         return GoodnessOfFit(statistic, degrees, p_value, dispersion)
 
-    @torch.no_grad()
-    def _pearson(self) -> tuple[Tensor, Tensor]:
-        """Σ f (x - μ)ᵀ Cov⁻ (x - μ) and Σ f rank(Cov) over the rows."""
-        sample = self.solution.limit(self.sample)
-        statistic, rank = torch.zeros_like(sample.constant), torch.zeros_like(sample.constant)
-        for some, part in sample.tiles():
-            urn = self._urn_of(some, part)
-            covariance, competing = urn.covariance_matrix, part.competing
-            deviation = torch.where(competing, part.counts - urn.mean, 0.0)
-            # Within the competing groups the covariance is singular along ones alone; elsewhere it
-            # is zero.
-            ones = competing.double()
-            number = ones.sum(-1)
-            gauge = ones.unsqueeze(-1) * ones.unsqueeze(-2) / number.clamp(min=1)[..., None, None]
-            scale = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-300)
-            regular = covariance / scale[..., None, None] + gauge + torch.diag_embed(1 - ones)
-            solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(-1)
-            distance = (deviation * solved).sum(-1) / scale
-            statistic[some] += (part.frequencies * distance).sum(-1)
-            rank[some] += (part.frequencies * (number - 1).clamp(min=0)).sum(-1)
-        statistic, rank = sample.summed(statistic, rank)
-        return self._shaped(statistic), self._shaped(rank)
-
     # --- predictions
 
     @cached_property
     def expected(self) -> Tensor:
         """Counts expected under the fit, summed over rows, ``(..., c)``."""
-        return self.observed + self._shaped(self._expected_surplus())
-
-    @torch.no_grad()
-    def _expected_surplus(self) -> Tensor:
-        """Σ f (E[X] - x) over the rows, ``(D, c)``. Rows with a single outcome add nothing."""
-        sample = self.solution.limit(self.sample)
-        surplus = torch.zeros_like(sample.counts[:, 0])
-        for some, part in sample.tiles():
-            weight = torch.where(part.undetermined, part.frequencies, 0.0).unsqueeze(-2)
-            surplus[some] += (weight @ (self._urn_of(some, part).mean - part.counts)).squeeze(-2)
-        return sample.summed(surplus)[0]
-
-    def _urn_of(self, some: slice, part: Sample) -> AnyUrn:
-        """The fitted urns of a part of the sample."""
-        log_weights = log_weights_of(part, self.solution.optimum.coefficients[some])
-        urn = self.solution.objective.model.urn
-        return urn(part.group_sizes, part.draws, log_weights=log_weights)
+        return self.observed + self._shaped(surplus_totals(self.solution, self.sample))
 
     def urn(self, group_sizes: Any, draws: Any, covariates: Any = None) -> AnyUrn:
         """The fitted distribution for another urn of the same groups, with its own features if the

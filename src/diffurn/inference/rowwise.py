@@ -1,4 +1,4 @@
-"""Rows at the estimate: scores, expected counts and residuals; and the standard errors from them."""
+"""Rows at the estimate: scores, expected counts, residuals, and standard errors from them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from diffurn.inference.likelihood import AnyUrn, log_weights_of
-from diffurn.inference.robust import Errors, model_errors, sandwich_errors, scaled_errors
+from diffurn.inference.robust import model_errors, sandwich_errors, scaled_errors
 from diffurn.inference.sample import Sample
 from diffurn.inference.solution import Solution
 
@@ -19,7 +19,7 @@ class Clusters(NamedTuple):
     """The cluster of each row, ``(R,)``, and how many clusters there are in all processes."""
 
     numbers: Tensor
-    count: int
+    total: int
 
 
 def fitted_parts(solution: Solution, sample: Sample) -> Iterator[tuple[slice, Sample, AnyUrn]]:
@@ -56,7 +56,7 @@ def with_errors(
             kind,
             parameters,
             None if clusters is None else clusters.numbers,
-            None if clusters is None else clusters.count,
+            None if clusters is None else clusters.total,
             sample.summed,
         )
     return replace(solution, errors=errors)
