@@ -97,7 +97,7 @@ def _relative_to(
     solution: Solution, blocks: Blocks, reference: int | None
 ) -> tuple[Tensor, Tensor]:
     """Contrasts and shifts of all groups relative to one, or to the main block."""
-    sample = solution.objective.sample
+    sample = solution.objective.urns
     groups = sample.counts.shape[-1]
     if reference is None:
         anchor = main_block(blocks, sample).double()
@@ -253,7 +253,7 @@ def all_pairs(
     first, second = torch.triu_indices(c, c, offset=1, device=solution.gauge.device)
     identity = torch.eye(c, dtype=solution.gauge.dtype, device=solution.gauge.device)
     contrasts = (identity[first] - identity[second]).expand(len(solution.gauge), -1, -1)
-    absent = solution.objective.sample.absent
+    absent = solution.objective.urns.absent
     order = solution.blocks.order()[:, first, second]
     shift = torch.where(absent[:, first] | absent[:, second], torch.nan, order)
     pairs = Estimates.of(solution, contrasts, shift)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -14,6 +14,7 @@ from diffurn._fisher.moments import covariance as fisher_covariance
 from diffurn._fisher.moments import log_prob_and_derivatives as fisher_derivatives
 from diffurn._wallenius.probabilities import log_prob_and_derivatives as wallenius_derivatives
 from diffurn.fisher import FisherHypergeometric
+from diffurn.inference.rows import Rows
 from diffurn.inference.sample import Sample
 from diffurn.wallenius import WalleniusHypergeometric
 
@@ -101,7 +102,7 @@ class Objective:
     """
 
     model: Model
-    sample: Sample
+    sample: Rows
     gauge: Tensor
     penalty: Penalty | None = None
     progress: Progress | None = None
@@ -128,11 +129,17 @@ class Objective:
             progress,
         )
 
+    @property
+    def urns(self) -> Sample:
+        """The sample of a fit to counts."""
+        assert isinstance(self.sample, Sample)
+        return self.sample
+
     def pick(self, data_sets: Tensor) -> Objective:
         return replace(self, sample=self.sample.pick(data_sets), gauge=self.gauge[data_sets])
 
     @cached_property
-    def _tiles(self) -> list[tuple[slice, Sample]]:
+    def _tiles(self) -> list[tuple[slice, Any]]:
         return self.sample.tiles()
 
     def at(self, coefficients: Tensor) -> Evaluation:
@@ -142,26 +149,43 @@ class Objective:
 
     def likelihood(self, coefficients: Tensor) -> Evaluation:
         """The log-likelihood at β ``(D, p)``, without the penalty; summed tile by tile."""
-        sets, rows, _ = self.sample.counts.shape
-        p, done = coefficients.shape[-1], 0
+        sets, p = coefficients.shape
         value, score = self.sample.constant.clone(), torch.zeros_like(coefficients)
-        information = coefficients.new_zeros(sets, p, p)
+        information, done = coefficients.new_zeros(sets, p, p), 0
         for some, part in self._tiles:
-            log_weights = log_weights_of(part, coefficients[some])
-            log_prob, slope, curvature = self.model.derivatives(
-                log_weights, part.group_sizes, part.counts
-            )
-            if part.design is not None:
-                slope = (slope.unsqueeze(-2) @ part.design).squeeze(-2)
-                curvature = part.design.mT @ curvature @ part.design
-            frequencies = part.frequencies.unsqueeze(-2)
-            value[some] += (frequencies @ log_prob.unsqueeze(-1)).flatten()
-            score[some] += (frequencies @ slope).squeeze(-2)
-            information[some] += (frequencies @ curvature.flatten(-2)).reshape(-1, p, p)
-            done += part.frequencies.numel()
+            found = self.of_tile(part, coefficients[some])
+            value[some] += found.value
+            score[some] += found.score
+            information[some] += found.information
+            done += part.work
             if self.progress is not None:
-                self.progress(done, sets * rows)
+                self.progress(done, self.sample.work)
         return Evaluation(*self.sample.summed(value, score, information))
+
+    def of_tile(self, part: Any, coefficients: Tensor) -> Evaluation:
+        """The log-likelihood of a tile of the sample."""
+        p, frequencies = coefficients.shape[-1], part.frequencies.unsqueeze(-2)
+        log_weights = log_weights_of(part, coefficients)
+        log_prob, slope, curvature = self.model.derivatives(
+            log_weights, part.group_sizes, part.counts
+        )
+        if part.design is not None:
+            slope = (slope.unsqueeze(-2) @ part.design).squeeze(-2)
+            curvature = part.design.mT @ curvature @ part.design
+        return Evaluation(
+            (frequencies @ log_prob.unsqueeze(-1)).flatten(),
+            (frequencies @ slope).squeeze(-2),
+            (frequencies @ curvature.flatten(-2)).reshape(-1, p, p),
+        )
+
+    def information_of_tile(self, part: Any, coefficients: Tensor) -> Tensor:
+        """Fisher's information about β in a tile, ``(D, p, p)``, differentiable in β."""
+        log_weights = log_weights_of(part, coefficients)
+        covariance = fisher_covariance(log_weights, part.group_sizes, part.draws)
+        if part.design is not None:
+            covariance = part.design.mT @ covariance @ part.design
+        total: Tensor = (part.frequencies[..., None, None] * covariance).sum(1)
+        return total
 
 
 # --- linear algebra within the directions that coefficients move in
@@ -250,18 +274,13 @@ class Firth:
 
 
 def _slope_of_trace(objective: Objective, coefficients: Tensor, fixed: Tensor) -> Tensor:
-    """∂/∂β Σ f tr(fixed · zᵀ Cov z), ``(D, p)``: third cumulants, by autograd through the exact
-    covariance.
+    """∂/∂β tr(fixed · information), ``(D, p)``: third cumulants, by autograd through the exact
+    information.
     """
     sample, slope = objective.sample, torch.zeros_like(coefficients)
-    for some, part in sample.tiles(factor=sample.counts.shape[-1]):
-        weights = fixed[some].unsqueeze(1)
-        if part.design is not None:
-            weights = part.design @ weights @ part.design.mT
+    for some, part in sample.tiles(differentiated=True):
         with torch.enable_grad():
             beta = coefficients[some].detach().requires_grad_()
-            log_weights = log_weights_of(part, beta)
-            covariance = fisher_covariance(log_weights, part.group_sizes, part.draws)
-            trace = (part.frequencies * (weights * covariance).sum((-1, -2))).sum()
+            trace = (fixed[some] * objective.information_of_tile(part, beta)).sum()
             slope[some] += torch.autograd.grad(trace, beta)[0]
     return sample.summed(slope)[0]

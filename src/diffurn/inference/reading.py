@@ -19,7 +19,6 @@ from diffurn._validation import (
 )
 from diffurn.inference.columns import NA_RULES
 from diffurn.inference.sample import Sample
-from diffurn.inference.separation import centred_design, gram
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -356,33 +355,46 @@ def identified(sample: Sample) -> Sample:
     """The sample with a centred design. Raises a ValueError that names a column on which the
     likelihood does not depend, or not beyond the columns before it.
     """
-    products = gram(sample)
-    scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
     assert sample.design is not None
     competing = torch.where(sample.competing.unsqueeze(-1), sample.design, 0.0)
     (squares,) = sample.summed(
         (sample.frequencies[..., None, None] * competing.square()).sum((1, 2))
     )
+    reason = "has one value for all groups of a row, in every row; it cancels, leave it out"
+    names = [f"covariates column {name!r}" for name in sample.names]
+    require_identified(sample.gram(), squares, names, reason)
+    return replace(sample, design=sample.centred_design())
+
+
+def require_identified(
+    products: Tensor, squares: Tensor, names: Sequence[str], reason: str
+) -> None:
+    """Raises a ValueError that names a feature without influence, or without influence beyond that
+    of the features before it.
+
+    Args:
+        products: Σ zᵀz of the centred features, ``(D, p, p)``.
+        squares: Σ z² of the features as given, ``(D, p)``.
+        names: of the features, for messages.
+        reason: what is wrong with a feature without influence.
+    """
+    scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
     constant = (scale <= _CONSTANT * squares.sqrt()) | (scale == 0)
-    for k, name in enumerate(sample.names):
+    for k, name in enumerate(names):
         if bool(constant[:, k].any()):
-            raise ValueError(
-                f"covariates column {name!r} has one value for all groups of a row, in every row; "
-                "it cancels, leave it out"
-            )
+            raise ValueError(f"{name} {reason}")
     rest = products / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     # A Cholesky decomposition: the pivot is the part of a column that is independent of the columns
     # before it.
-    for k, name in enumerate(sample.names):
+    for k, name in enumerate(names):
         pivot = rest[:, k, k]
         if bool((pivot <= _DEPENDENT).any()):
             raise ValueError(
-                f"covariates column {name!r} is, up to rounding, a linear combination of the "
-                "columns before it; leave it out or, if its values are large compared with their "
-                "differences, subtract a typical one from all"
+                f"{name} is, up to rounding, a linear combination of the columns before it; leave "
+                "it out or, if its values are large compared with their differences, subtract a "
+                "typical one from all"
             )
         rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
-    return replace(sample, design=centred_design(sample))
 
 
 # --- rows in several processes

@@ -104,7 +104,7 @@ class FitResult(Fitted):
         else:
             lower, upper = bootstrap.interval(bootstrap.values, level)
         parameters = solution.free_parameters
-        central = solution.objective.sample.central_log_likelihood()
+        central = solution.objective.urns.central_log_likelihood()
         (rows,), (drawn, available) = sample.summed(sample.frequencies.sum(-1)), sample.totals
         shape = sample.batch_shape
         result = cls(
