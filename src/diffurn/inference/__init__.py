@@ -12,6 +12,7 @@ from diffurn.inference._exact_test import ExactTest, exact_test
 from diffurn.inference._fit import fit
 from diffurn.inference.estimates import Contrasts
 from diffurn.inference.fitted import LikelihoodRatio
+from diffurn.inference.grouped import FitsBy, fit_by
 from diffurn.inference.nested import Anova, anova
 from diffurn.inference.reading import interactions
 from diffurn.inference.residuals import Residuals
@@ -23,6 +24,7 @@ __all__ = [
     "Contrasts",
     "ExactTest",
     "FitResult",
+    "FitsBy",
     "GoodnessOfFit",
     "LikelihoodRatio",
     "Residuals",
@@ -30,5 +32,6 @@ __all__ = [
     "anova",
     "exact_test",
     "fit",
+    "fit_by",
     "interactions",
 ]

@@ -13,7 +13,7 @@ from diffurn.inference.bootstrap import bootstrapped, check_resamples
 from diffurn.inference.columns import Column, read_labels
 from diffurn.inference.estimates import check_interval, estimates_of
 from diffurn.inference.likelihood import MODELS, Objective, Progress
-from diffurn.inference.reading import Rows, find_group, identified, read_rows, read_together
+from diffurn.inference.reading import Read, find_group, identified, read_rows, read_together
 from diffurn.inference.result import FitResult
 from diffurn.inference.robust import chosen_covariance
 from diffurn.inference.rowwise import Clusters, with_errors
@@ -138,7 +138,7 @@ def fit(
     chosen = "HC1" if interval == "bootstrap" and (covariance, cluster) == (None, None) else None
     kind = chosen_covariance(covariance or chosen, cluster)
 
-    def read() -> tuple[Arguments, Rows, Column | None]:
+    def read() -> tuple[Arguments, Read, Column | None]:
         check_interval(level, interval or "wald", "interval", kind)
         check_resamples(resamples)
         _check_options(model, penalty, ridge)
@@ -170,9 +170,9 @@ def fit(
         _refuse_together(cluster, interval)
         options = {"model": model, "level": level, "interval": interval, "covariance": kind}
         options |= {"penalty": penalty, "ridge": ridge, "reference": reference}
-        seen: list[tuple[Arguments, Rows, Column | None]] = []
+        seen: list[tuple[Arguments, Read, Column | None]] = []
 
-        def rows_alone() -> Rows:
+        def rows_alone() -> Read:
             seen.append(read())
             return seen[0][1]
 
@@ -227,12 +227,11 @@ def _arguments(
 ) -> Arguments:
     """What the user gave, with a table taken apart."""
     if group_sizes is not None:
-        for name, value in (("formula", formula), ("columns", columns)):
-            if value is not None:
-                raise ValueError(
-                    f"{name} is for tables: a data frame or a CountTable in place of counts, and "
-                    "no group_sizes"
-                )
+        if formula is not None or columns is not None:
+            raise ValueError(
+                f"{'columns' if formula is None else 'formula'} is for tables: a data frame or a "
+                "CountTable in place of counts, and no group_sizes"
+            )
         labels = index_labels(counts)
         return Arguments(
             counts, group_sizes, covariates, frequencies, groups, names, cluster, labels

@@ -94,14 +94,14 @@ def bootstrapped(
         here = torch.tensor([d])
         one = sample.pick(here)
         informative = torch.where(one.undetermined, one.frequencies, 0.0)[0].cpu()
-        frequencies, number = _resampled(informative, clusters, resamples, generator)
+        frequencies, drawn = _resampled(informative, clusters, resamples, generator)
         parts = []
         for part in frequencies.split(at_once):
             parts.append(_repeated(solution, estimates, one, d, part.to(sample.counts.device)))
             if progress is not None:
                 progress(d * resamples + sum(map(len, parts)), sets * resamples)
         values.append(torch.cat(parts))
-        numbers.append(number)
+        numbers.append(drawn)
     number = torch.tensor(numbers, dtype=torch.float64, device=sample.counts.device)
     parameters = solution.finite_parameters if clusters is None else torch.ones_like(number)
     unit = "rows" if clusters is None else "clusters"
@@ -160,7 +160,7 @@ def _repeated(
 def _shift(contrasts: Tensor, repeated: Solution) -> Tensor:
     """0, ±inf or nan for every contrast of a group with a group or a mean of groups, ``(B, k)``."""
     assert repeated.blocks is not None
-    order, absent = repeated.blocks.order(), repeated.objective.sample.absent
+    order, absent = repeated.blocks.order(), repeated.objective.urns.absent
     k = contrasts.shape[-1]
     anchor = (torch.eye(k).to(contrasts) - contrasts) > 1e-12  # (B, group, members of its anchor)
     compared = torch.where(anchor, order, 0.0)

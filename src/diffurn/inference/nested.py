@@ -10,7 +10,6 @@ from torch import Tensor
 
 from diffurn._numerics.beta import f_tail
 from diffurn.inference.sample import Sample
-from diffurn.inference.separation import centred_design
 from diffurn.inference.words import listed, p_is
 
 if TYPE_CHECKING:
@@ -144,7 +143,7 @@ def anova(result: Comparable, other: Comparable) -> Anova:
         ...     ucb.counts, ucb.group_sizes, groups=ucb.groups, covariates=features, names=names
         ... )
         >>> print(anova(one, two))
-        Does Women:A improve the fit? Likelihood ratio: χ² = 16.33 with 1 df, p < 0.0001.
+        Does Women:A improve the fit? Likelihood ratio: χ² = 17.63 with 1 df, p < 0.0001.
     """
     smaller, larger = result, other
     _check_same_data(result, other)
@@ -189,7 +188,7 @@ def contains(larger: Sample, smaller: Sample) -> bool:
                 sample.counts.shape[-1], dtype=torch.float64, device=larger.counts.device
             )
             sample = replace(sample, design=eye.expand(*sample.counts.shape, -1))
-        centred = centred_design(sample).flatten(1, 2)
+        centred = sample.centred_design().flatten(1, 2)
         weight = sample.frequencies.repeat_interleave(sample.counts.shape[-1], 1).unsqueeze(-1)
         columns.append((centred, weight))
     (x, weight), (z, _) = columns

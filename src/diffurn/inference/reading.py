@@ -30,7 +30,7 @@ _CONSTANT = 1e-13
 _DEPENDENT = 1e-10
 
 
-class Rows(NamedTuple):
+class Read(NamedTuple):
     """Rows that were read.
 
     Attributes:
@@ -53,7 +53,7 @@ def read_rows(
     names: Sequence[str] | None = None,
     lacking: Tensor | None = None,
     na: str = "drop",
-) -> Rows:
+) -> Read:
     """The arguments of `fit` as a sample; every error names the row and the group. Rows with
     missing values (nan, or where `lacking` ``(R,)`` says so) and rows with nothing drawn are left
     out.
@@ -87,7 +87,7 @@ def read_rows(
     return _with_information(sample, lacking, na)
 
 
-def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Rows:
+def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
     """The rows without those that have missing values or nothing drawn. In a batch, a row that only
     some data sets can use has frequency 0 in the others.
     """
@@ -139,7 +139,7 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Rows:
     if len(kept) < x.shape[1]:
         sample = sample.pick_rows(kept)
         sample = replace(sample, row_numbers=torch.arange(len(kept), device=x.device))
-    return Rows(sample, kept, left_out)
+    return Read(sample, kept, left_out)
 
 
 def plain_values(values: Any) -> Any:
@@ -401,8 +401,8 @@ def require_identified(
 
 
 def read_together(
-    process_group: ProcessGroup, read: Callable[[], Rows], options: Mapping[str, Any]
-) -> Rows:
+    process_group: ProcessGroup, read: Callable[[], Read], options: Mapping[str, Any]
+) -> Read:
     """read(), in every process. An error in one process is raised in all, so that no process waits
     for another one for ever.
 
