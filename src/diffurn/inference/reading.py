@@ -120,10 +120,9 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
         )
         require("covariates", z, z.isfinite(), "every feature must be a finite number")
     _check_counts(x, m, sample.batch_shape, sample.groups)
-    _check_frequencies(f, sample.batch_shape)
     empty = ~missing & (x.sum(-1) == 0)
     left_out = torch.stack([missing.sum(-1), empty.sum(-1)], -1)
-    nothing = torch.nonzero((missing | empty | (f == 0)).all(-1)).flatten().tolist()
+    nothing = torch.nonzero((missing | empty).all(-1)).flatten().tolist()
     if nothing:
         where = (
             f" of data set {_index(nothing[0], sample.batch_shape)}" if sample.batch_shape else ""
@@ -134,6 +133,7 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
             "drawn"
         )
     f = torch.where(empty, 0.0, f) if bool(empty.any()) else f
+    _check_frequencies(f, sample.batch_shape)
     sample = replace(sample, counts=x, group_sizes=m, frequencies=f, design=z)
     kept = torch.nonzero(~(missing | empty).all(0)).flatten()
     if len(kept) < x.shape[1]:

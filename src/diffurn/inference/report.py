@@ -233,7 +233,7 @@ def _tests(result: FitResult) -> Iterator[str]:
     yield _about_equality(result)
     yield _about_fit(result)
     yield (
-        f"AIC {float(result.aic):,.2f} with {number_of('parameter', int(result.parameters))}, "
+        f"AIC {float(result.aic) + 0.0:,.2f} with {number_of('parameter', int(result.parameters))}, "
         f"log-likelihood {float(result.log_likelihood):,.3f} (all alike: "
         f"{float(result.central_log_likelihood):,.3f})."
     )
@@ -269,8 +269,8 @@ def _about_fit(result: FitResult) -> str:
     freedom, p, dispersion = int(fit.degrees_of_freedom), float(fit.p_value), float(fit.dispersion)
     if freedom == 0:
         return (
-            "Does the law fit? It has as many parameters as the counts can determine, so this "
-            "cannot be judged."
+            "Does the law fit? The model is saturated: it has as many parameters as the counts can "
+            "determine, so this cannot be judged."
         )
     verdict = "rows differ no more than by chance"
     if is_overdispersed(result):
