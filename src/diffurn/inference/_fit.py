@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import torch
 
-from diffurn._validation import require_one_of
 from diffurn.inference.estimates import check_interval
-from diffurn.inference.likelihood import MODELS, Objective, Progress
-from diffurn.inference.reading import find_group, identified, read_sample, read_together
+from diffurn.inference.likelihood import Objective, Progress, check_model
+from diffurn.inference.reading import (
+    described,
+    find_group,
+    identified,
+    read_sample,
+    read_together,
+)
 from diffurn.inference.result import FitResult
 from diffurn.inference.robust import chosen_covariance, numbered
 from diffurn.inference.rowwise import Clusters
@@ -102,7 +108,7 @@ def fit(
 
     def read() -> Sample:
         check_interval(level, interval, "interval", kind)
-        _check_options(model, penalty, ridge)
+        check_model(model, penalty, ridge)
         if covariates is not None and reference is not None:
             raise ValueError(
                 f"reference {reference!r} names a group with ω = 1, but with covariates no group "
@@ -116,7 +122,8 @@ def fit(
     else:
         options = {"model": model, "level": level, "interval": interval}
         options |= {"penalty": penalty, "ridge": ridge, "reference": reference}
-        sample = read_together(process_group, read, options)
+        sample = read_together(process_group, read, described, options)
+        sample = replace(sample, process_group=process_group)
     anchor = find_group(reference, sample.groups)
     clusters = None if cluster is None else Clusters(*numbered(cluster, sample.counts.shape[1]))
     if sample.design is not None:
@@ -128,12 +135,3 @@ def fit(
     with torch.no_grad():
         solution = solve_sample(Objective.of(model, sample, penalty, ridge, progress))
         return FitResult.of(solution, sample, anchor, level, interval, kind, clusters)
-
-
-def _check_options(model: str, penalty: str | None, ridge: float) -> None:
-    require_one_of("model", model, tuple(MODELS))
-    require_one_of("penalty", penalty, (None, "ridge", "firth"))
-    if not 0 < ridge < float("inf"):
-        raise ValueError(f"ridge is {ridge}, but must be a finite number above 0")
-    if penalty == "firth" and model != "fisher":
-        raise ValueError('penalty "firth" needs model "fisher"; for model "wallenius" use "ridge"')

@@ -175,9 +175,10 @@ class Frame:
             raise ValueError(f"there is no column {name!r}; the columns are {listed(self.columns)}")
         return self.columns[name]
 
-    def place(self, row: int) -> str:
-        """A row in messages."""
-        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
+def place(frame: Frame | None, row: int) -> str:
+    """A row in messages."""
+    return f"row {row}" if frame is None or frame.lines is None else f"line {frame.lines[row]}"
 
 
 def is_frame(data: Any) -> bool:
@@ -229,7 +230,7 @@ def complete_rows(
         row = int(lacking.nonzero()[0])
         name = next(c.name for c, gap in zip(columns, gaps, strict=True) if bool(gap[row]))
         raise ValueError(
-            f"{name} is missing in {(frame or Frame({})).place(row)}; repair it, or leave rows "
+            f"{name} is missing in {place(frame, row)}; repair it, or leave rows "
             'with missing values out by na="drop"'
         )
     if number == rows:
@@ -246,6 +247,6 @@ def require_finite(column: Column, rows: Tensor, frame: Frame | None = None) -> 
     if bool(wrong[rows].any()):
         row = int(rows[wrong[rows]][0])
         raise ValueError(
-            f"{column.name} is {column.values[row].item()} in {(frame or Frame({})).place(row)}, "
+            f"{column.name} is {column.values[row].item()} in {place(frame, row)}, "
             "but must be a finite number"
         )

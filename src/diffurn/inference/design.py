@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from diffurn._validation import as_float64_tensor
-from diffurn.inference.columns import Column, Frame, is_frame, listed, read_column, require_finite
+from diffurn.inference.columns import (
+    Column,
+    Frame,
+    is_frame,
+    listed,
+    place,
+    read_column,
+    require_finite,
+)
 
 _SPECIALS = ("strata", "offset", "cluster")
 _MANY_LEVELS = 1000
@@ -112,7 +120,7 @@ def require_not_spoilt(column: Column, rows: Tensor, frame: Frame | None = None)
     row = int(rows[torch.isin(column.values[rows], codes.to(column.values.device))][0])
     raise ValueError(
         f"{column.name} is {column.levels[int(column.values[row])]!r} in "
-        f"{(frame or Frame({})).place(row)}, but numbers elsewhere; repair it, or write "
+        f"{place(frame, row)}, but numbers elsewhere; repair it, or write "
         f"C({column.name}) in a formula if these are levels of a factor"
     )
 
@@ -185,6 +193,10 @@ class Formula:
                     f"columns are {listed(frame.columns)}"
                 )
         return [frame.column(name) for name in self.variables]
+
+    def columns_of_right(self, frame: Frame) -> list[Column]:
+        """The columns that the right side and the offset use, of other data."""
+        return [frame.column(name) for name in self.variables if name in frame.columns]
 
     def design(self, columns: Sequence[Column], rows: Tensor, frame: Frame | None = None) -> Design:
         """The right side as a matrix, for some rows of the columns that it uses."""
@@ -296,8 +308,8 @@ def _numbers(built: Any, rows: Tensor, frame: Frame | None) -> tuple[Tensor, tup
     names = [names[k] for k in kept]
     if not bool(matrix.isfinite().all()):
         row, k = (~matrix.isfinite()).nonzero()[0].tolist()
-        place = (frame or Frame({})).place(int(rows[row]))
+        where = place(frame, int(rows[row]))
         raise ValueError(
-            f"{names[k]} is {matrix[row, k].item()} in {place}, but must be a finite number"
+            f"{names[k]} is {matrix[row, k].item()} in {where}, but must be a finite number"
         )
     return matrix, tuple(names)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple, Protocol
 
@@ -10,7 +11,6 @@ from torch import Tensor
 
 from diffurn._numerics.beta import f_tail
 from diffurn.inference.sample import Sample
-from diffurn.inference.separation import centred_design
 
 # Log-likelihoods of the same data may differ by rounding, relative to their size.
 _SAME = 1e-8
@@ -181,13 +181,18 @@ def contains(larger: Sample, smaller: Sample) -> bool:
                 sample.counts.shape[-1], dtype=torch.float64, device=larger.counts.device
             )
             sample = replace(sample, design=eye.expand(*sample.counts.shape, -1))
-        centred = centred_design(sample).flatten(1, 2)
+        centred = sample.centred_design().flatten(1, 2)
         weight = sample.frequencies.repeat_interleave(sample.counts.shape[-1], 1).unsqueeze(-1)
         columns.append((centred, weight))
     (x, weight), (z, _) = columns
-    gram, cross, size = larger.summed(
-        x.mT @ (weight * x), x.mT @ (weight * z), (weight * z * z).sum(1)
-    )
+    return spans(x, z, weight, larger.summed)
+
+
+def spans(x: Tensor, z: Tensor, weight: Tensor, summed: Callable[..., tuple[Tensor, ...]]) -> bool:
+    """Whether every column of z ``(D, N, q)`` is a combination of those of x ``(D, N, p)``, in rows
+    of a positive weight ``(D, N, 1)``.
+    """
+    gram, cross, size = summed(x.mT @ (weight * x), x.mT @ (weight * z), (weight * z * z).sum(1))
     scale = gram.diagonal(dim1=-2, dim2=-1).sqrt().clamp(min=1e-300)
     unit = gram / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     scaled = cross / scale.unsqueeze(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -15,6 +15,8 @@ from diffurn.inference.sample import Sample
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+T = TypeVar("T")
 
 _LARGEST = 2**53  # float64 holds every integer up to here
 # Rounding may leave this much of a column that is constant in each row, and of a column that
@@ -319,15 +321,25 @@ def require_identified(
 # --- rows in several processes
 
 
+def described(sample: Sample) -> dict[str, Any]:
+    """The properties of a sample that all processes must share, by the names of arguments."""
+    shape = tuple(sample.batch_shape)
+    return {"batch_shape": shape, "groups": sample.groups, "names": sample.names}
+
+
 def read_together(
-    process_group: ProcessGroup, read: Callable[[], Sample], options: Mapping[str, Any]
-) -> Sample:
+    process_group: ProcessGroup,
+    read: Callable[[], T],
+    describe: Callable[[T], Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> T:
     """read(), in every process. An error in one process is raised in all, so that no process waits
     for another one for ever.
 
     Args:
         process_group: the processes.
         read: reads the rows of this process.
+        describe: the properties of these rows that must be the same in all processes, by name.
         options: arguments that must be the same in all processes, by name.
     """
     if distributed.get_rank(process_group) < 0:
@@ -335,8 +347,7 @@ def read_together(
     failure: Exception | None = None
     try:
         sample = read()
-        about = {"batch_shape": tuple(sample.batch_shape), "groups": sample.groups}
-        message: Any = (None, {**about, "names": sample.names, **options})
+        message: Any = (None, {**describe(sample), **options})
     except Exception as error:
         failure, message = error, (str(error), {})
     messages: list[Any] = [None] * distributed.get_world_size(process_group)
@@ -353,4 +364,4 @@ def read_together(
                 raise ValueError(
                     f"{name} must be the same in all processes of process_group, but is {found}"
                 )
-    return replace(sample, process_group=process_group)
+    return sample
