@@ -12,15 +12,22 @@ from diffurn.inference._exact_test import ExactTest, exact_test
 from diffurn.inference._fit import fit
 from diffurn.inference.estimates import Contrasts
 from diffurn.inference.fitted import LikelihoodRatio
+from diffurn.inference.nested import Anova, anova
 from diffurn.inference.reading import interactions
+from diffurn.inference.residuals import Residuals
 from diffurn.inference.result import FitResult, GoodnessOfFit
+from diffurn.inference.selection import Selection
 
 __all__ = [
+    "Anova",
     "Contrasts",
     "ExactTest",
     "FitResult",
     "GoodnessOfFit",
     "LikelihoodRatio",
+    "Residuals",
+    "Selection",
+    "anova",
     "exact_test",
     "fit",
     "interactions",

@@ -3,22 +3,32 @@
 from __future__ import annotations
 
 import math
-import textwrap
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from diffurn.inference.report import jsonable, listing, number, number_of, p_is, p_value, shortened
+from diffurn.inference.report import data_frame, jsonable
 from diffurn.inference.robust import words_on
+from diffurn.inference.words import (
+    between,
+    count,
+    factor,
+    listed,
+    number_of,
+    p_is,
+    p_value,
+    paragraph,
+    plain,
+    table,
+)
 
 if TYPE_CHECKING:
     from diffurn.inference.clogit_result import ClogitResult
     from diffurn.inference.fitted import LikelihoodRatio
 
-_WIDTH = 100
 _NAMES_IN_A_LINE = 6
-TITLES = {
+_TITLES = {
     "fisher": "Conditional logistic regression, exact",
-    "wallenius": "Conditional logit of cases chosen one after another (Wallenius)",
+    "wallenius": "Conditional logit of cases chosen one after another (Wallenius' law)",
 }
 
 
@@ -34,58 +44,55 @@ def line_of(result: ClogitResult) -> str:
 
 
 def summary_of(result: ClogitResult) -> str:
-    """The text of ``print(result)``."""
-    penalty = "" if result.penalty is None else f", {result.penalty} penalty"
-    lines = [TITLES[result.model] + penalty, f"{sizes_of(result)}; {_ended(result)}", ""]
-    lines += [*_table(result), "", *_about_fit(result)]
-    notes = [
-        line
-        for note in result.notes
-        for line in textwrap.wrap("Note: " + note, _WIDTH, subsequent_indent="      ")
-    ]
-    return "\n".join(lines + ([""] + notes if notes else []))
+    """The text of ``print(result)``: at most 80 columns, unless names or numbers need more."""
+    lines = paragraph(f"{_TITLES[result.model]}: {sizes_of(result)}.")
+    lines += ["", *_coefficient_table(result), ""]
+    for text in _about_fit(result):
+        lines += paragraph(text)
+    for note in result.notes:
+        lines += paragraph("Note: " + note, "      ")
+    return "\n".join(lines)
 
 
 def sizes_of(result: ClogitResult) -> str:
-    """Such as ``248 rows, 83 cases in 83 strata of 2 to 3 rows``."""
+    """Such as ``83 cases among 248 rows, in 83 strata of 2 to 3 rows``."""
     strata, sizes = int(result.rows), result.strata.sizes
     rows = int((sizes * result.strata.frequencies).sum())
     extent = ""
     if len(sizes):
         low, high = int(sizes.min()), int(sizes.max())
-        extent = f" of {low:,} rows" if low == high else f" of {low:,} to {high:,} rows"
-    number_of_strata = "1 stratum" if strata == 1 else f"{strata:,} strata"
-    return (
-        f"{number_of('row', rows)}, {number_of('case', int(result.cases))} in {number_of_strata}"
-        + extent
+        extent = f" of {count(low)} rows" if low == high else f" of {low:,} to {high:,} rows"
+    number = "1 stratum" if strata == 1 else f"{count(strata)} strata"
+    return f"{number_of('case', int(result.cases))} among {number_of('row', rows)}, in {number}" + (
+        extent if strata > 1 else ""
     )
 
 
-def _ended(result: ClogitResult) -> str:
-    ended = "converged in" if bool(result.converged) else "not converged after"
-    return f"{ended} {number_of('iteration', int(result.iterations))}"
-
-
-def _table(result: ClogitResult) -> list[str]:
-    width = max(8, min(30, max(map(len, result.names))))
-    percent = f"{100 * result.level:g} %"
-    header = (
-        f"{'':{width}} {'estimate':>11} {'odds ratio':>11} {percent + ' lower':>12} {'upper':>11} "
-        f"{'se':>9} {'z':>7} {'p':>9}"
+def _coefficient_table(result: ClogitResult) -> list[str]:
+    interval = f"{100 * result.level:g}% interval"
+    columns = (
+        result.coefficients,
+        result.standard_errors,
+        result.lower,
+        result.upper,
+        result.p_values,
     )
-    beta, errors = result.coefficients, result.standard_errors
-    values = beta, beta.exp(), result.lower.exp(), result.upper.exp(), errors, beta / errors
-    lines = [header, "-" * len(header)]
-    columns = [x.tolist() for x in (*values, result.p_values)]
-    for name, estimate, ratio, lower, upper, error, z, p in zip(
-        result.names, *columns, strict=True
-    ):
-        shown = f"{z:.2f}" if math.isfinite(error) else ""
-        cells = [f"{shortened(name, width):{width}}", f"{number(estimate):>11}"]
-        cells += [f"{number(ratio):>11}", f"{number(lower):>12}", f"{number(upper):>11}"]
-        cells += [f"{number(error):>9}", f"{shown:>7}", f"{p_value(p):>9}"]
-        lines.append(" ".join(cells).rstrip())
-    return lines
+    return table(
+        ("Coefficient", "β", "std. error", "odds ratio", interval, "p"),
+        [
+            (
+                name,
+                plain(estimate),
+                plain(error),
+                factor(estimate, 4),
+                between(lower, upper),
+                p_value(p),
+            )
+            for name, estimate, error, lower, upper, p in zip(
+                result.names, *(c.tolist() for c in columns), strict=True
+            )
+        ],
+    )
 
 
 def tests_of(result: ClogitResult) -> Iterator[tuple[str, LikelihoodRatio]]:
@@ -95,18 +102,24 @@ def tests_of(result: ClogitResult) -> Iterator[tuple[str, LikelihoodRatio]]:
     yield "score", result.score_test()
 
 
-def _about_fit(result: ClogitResult) -> list[str]:
-    lines = [
-        f"log-likelihood {float(result.log_likelihood):.3f} (all coefficients 0: "
-        f"{float(result.null_log_likelihood):.3f}), AIC {float(result.aic):.3f}; "
-        + words_on(result.solution.errors).replace(" rows", " strata")
-    ]
+def _about_fit(result: ClogitResult) -> Iterator[str]:
+    yield "Odds ratio: exp β, per unit of the covariate. p tests that β is 0."
+    kind = {"profile": "by profile likelihood", "wald": "by standard errors (Wald)"}
+    penalty = "" if result.penalty is None else f"; estimates with {result.penalty} penalty"
+    errors = "" if result.covariance_kind == "model" else f"; {words_on(result.solution.errors)}"
+    yield f"Intervals {kind[result.interval]}{errors.replace(' rows', ' strata')}{penalty}."
     degrees = int(result.parameters)
-    lines.append(f"all coefficients 0? ({degrees} df)")
-    for name, test in tests_of(result):
-        if not math.isnan(float(test.statistic)):
-            lines.append(f"  {name:17} {float(test.statistic):>10.2f}, p {p_is(test.p_value)}")
-    return lines
+    tests = ", ".join(
+        f"{name} {float(test.statistic):,.2f} ({p_is(float(test.p_value))})"
+        for name, test in tests_of(result)
+        if not math.isnan(float(test.statistic))
+    )
+    yield f"All β zero? χ² with {degrees:,} df: {tests}."
+    yield (
+        f"AIC {float(result.aic):,.2f} with {number_of('parameter', degrees)}, log-likelihood "
+        f"{float(result.log_likelihood):,.3f} (all β zero: "
+        f"{float(result.null_log_likelihood):,.3f})."
+    )
 
 
 def notes_on(result: ClogitResult) -> list[str]:
@@ -114,60 +127,53 @@ def notes_on(result: ClogitResult) -> list[str]:
     notes = list(result.given.notes)
     if not bool(result.converged):
         notes.append("Newton's method did not converge; do not trust these figures.")
-    escape, values = result.solution.escape[0].tolist(), result.coefficients.tolist()
-    infinite = [name for name, step in zip(result.names, escape, strict=True) if step != 0]
-    open_ended = [
-        name for name, value in zip(result.names, values, strict=True) if math.isnan(value)
-    ]
-    if infinite:
+    values = result.coefficients.tolist()
+    infinite = [x for x, value in zip(result.names, values, strict=True) if math.isinf(value)]
+    unknown = [x for x, value in zip(result.names, values, strict=True) if math.isnan(value)]
+    if infinite or unknown:
         remedy = "firth" if result.model == "fisher" else "ridge"
         notes.append(
             "The covariates separate cases from controls: no finite estimate of "
-            f'{listing(infinite)}; penalty="{remedy}" gives one.'
+            f'{listed(infinite + unknown)}; penalty="{remedy}" gives one.'
         )
-    if open_ended:
-        notes.append(f"Not determined by these data: {listing(open_ended)}.")
     return notes
 
 
-def _columns(result: ClogitResult) -> dict[str, list[Any]]:
+# --- data
+
+
+def columns_of(result: ClogitResult) -> dict[str, list[Any]]:
+    """One entry per coefficient in each column. The names of the columns say their scale."""
     beta, errors = result.coefficients, result.standard_errors
     return {
-        "estimate": beta.tolist(),
-        "se": errors.tolist(),
-        "z": (beta / errors).tolist(),
-        "p": result.p_values.tolist(),
+        "beta": beta.tolist(),
+        "beta_se": errors.tolist(),
+        "beta_lower": result.lower.tolist(),
+        "beta_upper": result.upper.tolist(),
         "odds_ratio": beta.exp().tolist(),
         "odds_ratio_lower": result.lower.exp().tolist(),
         "odds_ratio_upper": result.upper.exp().tolist(),
+        "z": (beta / errors).tolist(),
+        "p": result.p_values.tolist(),
     }
 
 
 def frame_of(result: ClogitResult) -> Any:
     """The table of `ClogitResult.to_frame`."""
-    try:
-        from pandas import DataFrame, Index  # type: ignore[import-untyped, unused-ignore]
-    except ImportError:
-        raise ImportError(
-            "to_frame needs pandas: pip install pandas; to_dict works without"
-        ) from None
-    return DataFrame(_columns(result), index=Index(result.names, name="coefficient"))
+    return data_frame(columns_of(result), "coefficient", result.names)
 
 
 def dict_of(result: ClogitResult) -> dict[str, Any]:
     """The plain data of `ClogitResult.to_dict`."""
-    columns, errors = _columns(result), result.solution.errors
+    columns, errors = columns_of(result), result.solution.errors
     whole = {
         "model": result.model,
         "outcome": result.given.outcome,
         "penalty": result.penalty,
         "level": result.level,
         "interval": result.interval,
-        "standard_errors": {
-            "kind": errors.kind,
-            "degrees_of_freedom": float(errors.degrees[0]),
-            "number": int(errors.number[0]),
-        },
+        "covariance_kind": errors.kind,
+        "degrees_of_freedom": float(errors.degrees[0]),
         "coefficients": [
             {"name": name, **{key: values[k] for key, values in columns.items()}}
             for k, name in enumerate(result.names)
@@ -179,10 +185,10 @@ def dict_of(result: ClogitResult) -> dict[str, Any]:
         "aic": float(result.aic),
         "iterations": int(result.iterations),
         "converged": bool(result.converged),
-        "strata": int(result.rows),
-        "cases": int(result.cases),
         "rows": int((result.strata.sizes * result.strata.frequencies).sum()),
-        "tests_that_all_coefficients_are_zero": {
+        "cases": int(result.cases),
+        "strata": int(result.rows),
+        "tests_that_all_beta_are_zero": {
             name: {key: value.item() for key, value in test._asdict().items()}
             for name, test in tests_of(result)
         },

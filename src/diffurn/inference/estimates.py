@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -13,6 +13,9 @@ from diffurn._validation import require_one_of
 from diffurn.inference.profile import problems, profile_ends, profile_maximum
 from diffurn.inference.separation import Blocks, main_block
 from diffurn.inference.solution import Solution
+
+if TYPE_CHECKING:
+    from diffurn.inference.bootstrap import Bootstrap
 
 INTERVALS = ("wald", "profile", "bootstrap")
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", None)
@@ -189,22 +192,56 @@ class Contrasts(NamedTuple):
 
     Attributes:
         pairs: names of the two groups.
-        estimate: log odds ratio; ±inf or nan where the counts set no bound.
+        estimate: log of the ratio of ω; ±inf or nan where the counts set no bound.
         standard_error: inf where the estimate is infinite.
+        lower: lower end of the interval of the log ratio, with the level and the method of the fit.
+            Each interval stands for itself: it is not corrected for the number of pairs.
+        upper: upper end.
         z: estimate / standard error; nan where the estimate is infinite.
         p_value: by z, or by the likelihood ratio where the estimate is infinite.
         adjusted_p_value: corrected for the number of pairs that can be compared.
+        correction: how, such as ``"holm"``.
     """
 
     pairs: tuple[tuple[str, str], ...]
     estimate: Tensor
     standard_error: Tensor
+    lower: Tensor
+    upper: Tensor
     z: Tensor
     p_value: Tensor
     adjusted_p_value: Tensor
+    correction: str | None
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """One dictionary per pair of a single data set; the keys say the scale of the numbers."""
+        columns = {
+            "log_ratio": self.estimate,
+            "log_ratio_se": self.standard_error,
+            "log_ratio_lower": self.lower,
+            "log_ratio_upper": self.upper,
+            "ratio": self.estimate.exp(),
+            "ratio_lower": self.lower.exp(),
+            "ratio_upper": self.upper.exp(),
+            "z": self.z,
+            "p": self.p_value,
+            f"p_{self.correction or 'uncorrected'}": self.adjusted_p_value,
+        }
+        rows = zip(self.pairs, *(column.tolist() for column in columns.values()), strict=True)
+        return [
+            {"groups": list(pair), **dict(zip(columns, numbers, strict=True))}
+            for pair, *numbers in rows
+        ]
 
 
-def all_pairs(solution: Solution, groups: tuple[str, ...], correction: str | None) -> Contrasts:
+def all_pairs(
+    solution: Solution,
+    groups: tuple[str, ...],
+    correction: str | None,
+    level: float,
+    method: str,
+    bootstrap: Bootstrap | None = None,
+) -> Contrasts:
     """Contrasts of shape ``(D, pairs)``."""
     require_one_of("correction", correction, CORRECTIONS)
     if solution.blocks is None:
@@ -221,11 +258,17 @@ def all_pairs(solution: Solution, groups: tuple[str, ...], correction: str | Non
     shift = torch.where(absent[:, first] | absent[:, second], torch.nan, order)
     pairs = Estimates.of(solution, contrasts, shift)
     p, errors = p_values(solution, pairs), pairs.standard_errors
+    if bootstrap is None:
+        lower, upper = interval_of(solution, pairs, level, method)
+    else:
+        values = bootstrap.values[..., first] - bootstrap.values[..., second]
+        lower, upper = bootstrap.interval(values, level)
     z = torch.where(shift == 0, pairs.value / errors, torch.nan)
     named = tuple(
         (groups[j], groups[k]) for j, k in zip(first.tolist(), second.tolist(), strict=True)
     )
-    return Contrasts(named, pairs.value, errors, z, p, adjusted(p, correction))
+    corrected = adjusted(p, correction)
+    return Contrasts(named, pairs.value, errors, lower, upper, z, p, corrected, correction)
 
 
 def adjusted(p: Tensor, correction: str | None) -> Tensor:

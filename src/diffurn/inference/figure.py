@@ -51,7 +51,7 @@ def forest_plot(result: FitResult) -> Figure:
     _draw_forest(forest, result, size)
     _draw_counts(counts, result)
     for axes, names in ((forest, result.names), (counts, result.groups)):
-        axes.set_yticks(range(len(names)), [_shortened(name) for name in names], size=size)
+        axes.set_yticks(range(len(names)), [shortened(name) for name in names], size=size)
         axes.set_ylim(len(names) - 0.4, -0.6)  # the first name on top
         axes.tick_params(axis="y", length=0)
         axes.tick_params(axis="x", labelsize=8, color=GREY)
@@ -114,7 +114,7 @@ def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
     _label_log_axis(axes, low, high)
     title, scale = (
         "Importance ω",
-        f"relative to {_shortened(result.reference or 'the geometric mean')}",
+        f"relative to {shortened(result.reference or 'the geometric mean')}",
     )
     if result.names != result.groups:
         title, scale = "Factor on ω", "per unit of the covariate"
@@ -208,6 +208,6 @@ def _number(log_value: float) -> str:
     return text.rstrip(".") if "e" not in text else f"{math.exp(log_value):.1e}"
 
 
-def _shortened(name: str) -> str:
+def shortened(name: str) -> str:
     short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
     return short.replace("$", r"\$")  # matplotlib would read it as a formula

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from diffurn._numerics.beta import f_tail
 from diffurn.inference.sample import Sample
+from diffurn.inference.words import listed, p_is
+
+if TYPE_CHECKING:
+    from diffurn.inference.result import FitResult
 
 # Log-likelihoods of the same data may differ by rounding, relative to their size.
 _SAME = 1e-8
@@ -94,18 +98,22 @@ class Anova(NamedTuple):
     smaller: tuple[str, ...]
     larger: tuple[str, ...]
 
+    @property
+    def statistic_in_words(self) -> str:
+        """Such as: χ² = 5.31 with 2 df, p = 0.0703; of a single data set."""
+        statistic, degrees = float(self.statistic), int(self.degrees_of_freedom)
+        found = f"χ² = {statistic:,.2f} with {degrees:,} df"
+        if self.test != "likelihood ratio":
+            below = float(self.denominator)
+            found = f"F = {statistic:,.2f} with {degrees:,} and {below:g} df"
+        return f"{found}, {p_is(float(self.p_value))}"
+
     def __str__(self) -> str:
         if self.statistic.ndim:
             return repr(self)
-        degrees, p = int(self.degrees_of_freedom), float(self.p_value)
-        below = float(self.denominator)
-        found = f"χ² = {float(self.statistic):.2f} with {degrees} df"
-        if self.test != "likelihood ratio":
-            found = f"F = {float(self.statistic):.3f} with {degrees} and {below:g} df"
         extra = [name for name in self.larger if name not in self.smaller] or self.larger
-        listed = ", ".join(extra[:6]) + (", …" if len(extra) > 6 else "")
-        shown = "< 0.0001" if p < 1e-4 else f"= {p:.4f}"
-        return f"Does {listed} improve the fit? {self.test}: {found}, p {shown}."
+        asked = f"Does {listed(extra)} improve the fit?"
+        return f"{asked} {self.test[0].upper()}{self.test[1:]}: {self.statistic_in_words}."
 
 
 def anova(result: Comparable, other: Comparable) -> Anova:
@@ -136,7 +144,7 @@ def anova(result: Comparable, other: Comparable) -> Anova:
         ...     ucb.counts, ucb.group_sizes, groups=ucb.groups, covariates=features, names=names
         ... )
         >>> print(anova(one, two))
-        Does Women:A improve the fit? likelihood ratio: χ² = 16.33 with 1 df, p < 0.0001.
+        Does Women:A improve the fit? Likelihood ratio: χ² = 16.33 with 1 df, p < 0.0001.
     """
     smaller, larger = result, other
     _check_same_data(result, other)
@@ -198,6 +206,28 @@ def spans(x: Tensor, z: Tensor, weight: Tensor, summed: Callable[..., tuple[Tens
     scaled = cross / scale.unsqueeze(-1)
     rest = size - (scaled * torch.linalg.lstsq(unit, scaled, driver="gelsd").solution).sum(-2)
     return bool((rest <= _WITHIN * size).all())
+
+
+def equality(result: FitResult, ratio: Tensor) -> Anova:
+    """The test that all coefficients are zero, given the likelihood ratio against that."""
+    errors, parameters = result.solution.errors, result.parameters
+    unlimited = torch.full_like(ratio, torch.inf)
+    test, statistic, below = "likelihood ratio", ratio, unlimited
+    finite = bool((result.solution.finite_parameters.reshape(parameters.shape) == parameters).all())
+    if errors.kind == "scaled":
+        test, below = "F", result.degrees_of_freedom
+        statistic = ratio / parameters.clamp(min=1) / result.dispersion
+    elif errors.kind != "model" and finite:
+        gauge, b = result.solution.gauge, result.solution.optimum.coefficients
+        solved = torch.linalg.solve_ex(errors.covariance + gauge, b.unsqueeze(-1))[0].squeeze(-1)
+        wald = (b * solved).sum(-1).reshape(parameters.shape) / parameters.clamp(min=1)
+        test, below = "Wald F", result.degrees_of_freedom
+        enough = (errors.number.reshape(parameters.shape) > parameters) & (below > 0)
+        statistic = torch.where(enough, wald, torch.nan)
+    degrees = parameters.double()
+    over = degrees.clamp(min=1) if test == "likelihood ratio" else torch.ones_like(degrees)
+    p_value = f_tail(statistic / over, degrees, below)
+    return Anova(statistic, parameters, below, p_value, test, (), result.names)
 
 
 def _wald(smaller: Comparable, larger: Comparable) -> Tensor:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from diffurn._validation import as_float64_tensor
+from diffurn.inference.bootstrap import Bootstrap
 from diffurn.inference.estimates import (
     Contrasts,
     all_pairs,
@@ -19,11 +20,21 @@ from diffurn.inference.estimates import (
 )
 from diffurn.inference.fitted import Fitted, LikelihoodRatio
 from diffurn.inference.likelihood import AnyUrn
-from diffurn.inference.nested import contains
+from diffurn.inference.nested import Anova, contains, equality
+from diffurn.inference.notes import notes_on
 from diffurn.inference.reading import plain_values
-from diffurn.inference.report import dict_of, frame_of, line_of, notes_on, summary_of
-from diffurn.inference.rowwise import Clusters, pearson_totals, surplus_totals, with_errors
+from diffurn.inference.report import dict_of, frame_of, line_of, summary_of
+from diffurn.inference.residuals import Residuals, residuals_of
+from diffurn.inference.rowwise import (
+    Clusters,
+    Deviations,
+    deviations,
+    pearson_totals,
+    surplus_totals,
+)
 from diffurn.inference.sample import Sample
+from diffurn.inference.selection import Selection, selection_of
+from diffurn.inference.separation import Blocks, preferences
 from diffurn.inference.solution import Solution
 
 if TYPE_CHECKING:
@@ -55,6 +66,11 @@ class FitResult(Fitted):
         rows: number of rows, ``(...)``.
         observed: balls drawn of each group, summed over rows, ``(..., c)``.
         available: balls of each group, summed over rows, ``(..., c)``.
+        clusters: the cluster of each row, if there are clusters.
+        bootstrap: the repeated estimates, if the intervals are made of them.
+        row_labels: labels of the rows; None if they have none.
+        remarks: sentences about the covariates, for `notes`.
+        left_out: rows with missing values, and rows with nothing drawn, ``(..., 2)``.
     """
 
     sample: Sample
@@ -63,6 +79,11 @@ class FitResult(Fitted):
     rows: Tensor
     observed: Tensor
     available: Tensor
+    left_out: Tensor
+    clusters: Clusters | None = None
+    bootstrap: Bootstrap | None = None
+    row_labels: tuple[str, ...] | None = None
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -72,13 +93,16 @@ class FitResult(Fitted):
         reference: int | None = None,
         level: float = 0.95,
         interval: str = "wald",
-        covariance: str = "model",
-        clusters: Clusters | None = None,
+        bootstrap: Bootstrap | None = None,
+        **about: Any,
     ) -> FitResult:
         """The result of a solution, whose objective holds the sample with equal rows merged."""
-        solution = with_errors(solution, sample, covariance, clusters)
-        estimates = estimates_of(solution, reference)
-        lower, upper = interval_of(solution, estimates, level, interval)
+        # With covariates the reference is the group that the others are compared with.
+        estimates = estimates_of(solution, None if solution.blocks is None else reference)
+        if bootstrap is None:
+            lower, upper = interval_of(solution, estimates, level, interval)
+        else:
+            lower, upper = bootstrap.interval(bootstrap.values, level)
         parameters = solution.free_parameters
         central = solution.objective.urns.central_log_likelihood()
         (rows,), (drawn, available) = sample.summed(sample.frequencies.sum(-1)), sample.totals
@@ -97,10 +121,13 @@ class FitResult(Fitted):
             rows=rows.to(torch.int64).reshape(shape),
             observed=drawn.reshape(*shape, -1),
             available=available.reshape(*shape, -1),
+            bootstrap=bootstrap,
+            **about,
         )
         if sample.process_group is not None:
             # All processes are here now; later a single one may print a summary or draw a figure.
             _ = result.expected, result.central_expected, result.p_values, result._goodness_of_fit
+            _ = result._equality_test, result._without_penalty_finite
         return result
 
     # --- the fit
@@ -126,6 +153,22 @@ class FitResult(Fitted):
         return None if self.log_weights is None else self.log_weights.exp()
 
     @property
+    def baseline(self) -> tuple[str, ...]:
+        """The groups whose geometric mean of ω is 1, of a single data set: the reference alone, or
+        the largest set of groups with finite ratios. Empty with covariates and no reference.
+        """
+        self._require_single("baseline")
+        if self.reference is not None:
+            return (self.reference,)
+        if self.log_weights is None:
+            return ()
+        contrasts = self.estimates.contrasts[0]
+        anchor = (torch.eye(len(contrasts)).to(contrasts) - contrasts)[0] > 1e-12
+        return tuple(
+            name for name, inside in zip(self.groups, anchor.tolist(), strict=True) if inside
+        )
+
+    @property
     def draws(self) -> Tensor:
         """Balls drawn in all rows, ``(...)``."""
         return self.observed.sum(-1).to(torch.int64)
@@ -145,19 +188,23 @@ class FitResult(Fitted):
         picked: dict[str, Any] = {
             name: value[index] for name, value in values.items() if isinstance(value, Tensor)
         }
-        for name in ("sample", "solution", "estimates"):
-            picked[name] = values[name].pick(chosen)
+        for name in ("sample", "solution", "estimates", "bootstrap"):
+            if values[name] is not None:
+                picked[name] = values[name].pick(chosen)
         return replace(self, **picked)
 
     # --- intervals and tests
 
     def contrasts(self, correction: str | None = "holm") -> Contrasts:
-        """All pairs of groups. The p-values are corrected by ``"holm"``, ``"bonferroni"``,
-        ``"benjamini-hochberg"``, or not at all (None).
+        """All pairs of groups, with intervals. The p-values are corrected by ``"holm"``,
+        ``"bonferroni"``, ``"benjamini-hochberg"``, or not at all (None).
         """
         with torch.no_grad():
-            pairs, *tensors = all_pairs(self.solution, self.groups, correction)
-        return Contrasts(pairs, *map(self._shaped, tensors))
+            found = all_pairs(
+                self.solution, self.groups, correction, self.level, self.interval, self.bootstrap
+            )
+        shaped = (self._shaped(x) if isinstance(x, Tensor) else x for x in found)
+        return Contrasts(*shaped)  # type: ignore[arg-type]
 
     def likelihood_ratio_test(self) -> LikelihoodRatio:
         """Against the central urn, in which all balls are alike. With a penalty the test is
@@ -166,6 +213,16 @@ class FitResult(Fitted):
         statistic = (2 * (self.log_likelihood - self.central_log_likelihood)).clamp(min=0)
         p_value = chi_squared_tail(statistic, self.parameters)
         return LikelihoodRatio(statistic, self.parameters, p_value)
+
+    def equality_test(self) -> Anova:
+        """Are all balls alike? The likelihood ratio; with ``covariance="scaled"`` divided by the
+        dispersion, as F; with robust standard errors Wald's test, as F.
+        """
+        return self._equality_test
+
+    @cached_property
+    def _equality_test(self) -> Anova:
+        return equality(self, self.likelihood_ratio_test().statistic)
 
     def contains(self, other: FitResult) -> bool:
         """Whether every set of weights of another fit to the same rows is possible in this one."""
@@ -230,10 +287,32 @@ class FitResult(Fitted):
             )
         return (z * self.coefficients[..., None, :]).sum(-1)
 
+    # --- rows
+
+    def residuals(self) -> Residuals:
+        """Of every row: expected counts, Pearson residuals and Pearson's statistic."""
+        found = deviations(self.solution, self.sample)
+        return residuals_of(self, Deviations(*map(self._shaped, found)))
+
+    def selection(self) -> Selection:
+        """Selection ratios and Manly's α of all groups, with standard errors."""
+        if self.log_weights is None:
+            raise ValueError(
+                "selection ratios compare groups, but with covariates no group has one weight"
+            )
+        found = selection_of(
+            self.solution,
+            self.sample,
+            self.estimates.value,
+            self.estimates.covariance,
+            self.clusters,
+        )
+        return Selection(*map(self._shaped, found))
+
     # --- reports
 
     def __str__(self) -> str:
-        """A table of at most 100 columns; of a batch, the line of `repr`."""
+        """Tables of at most 80 columns; of a batch, the line of `repr`."""
         return repr(self) if self.batch_shape else summary_of(self)
 
     def __repr__(self) -> str:
@@ -241,23 +320,33 @@ class FitResult(Fitted):
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about weights that the counts do not determine; of a single data set."""
+        """Sentences about what was left out, weights that the counts do not determine, and
+        standard errors; of a single data set.
+        """
         self._require_single("notes")
         return notes_on(self)
 
-    def to_frame(self) -> Any:
-        """A pandas data frame with a row per coefficient: estimate (log), weight, se, lower and
-        upper (of the weight), z, p.
+    @cached_property
+    def _without_penalty_finite(self) -> bool:
+        """Whether all ratios of weights would be finite without a penalty."""
+        return self.log_weights is None or bool(Blocks.of(preferences(self.sample)).whole.all())
+
+    def to_frame(self, selection: bool = False) -> Any:
+        """A pandas data frame with a row per coefficient. Columns of log ω, with standard error and
+        interval; of ω, with its interval; z and p. With covariates β and exp β. `selection` adds
+        selection ratios and Manly's α. ``frame.attrs["relative_to"]`` names what ω is relative to.
         """
         self._require_single("to_frame")
-        return frame_of(self)
+        return frame_of(self, self.selection() if selection else None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(
+        self, contrasts: Contrasts | None = None, selection: Selection | None = None
+    ) -> dict[str, Any]:
         """Everything as plain numbers, strings and lists, ready for JSON. Infinite numbers are
         ``"inf"`` or ``"-inf"``, missing numbers are None.
         """
         self._require_single("to_dict")
-        return dict_of(self)
+        return dict_of(self, contrasts, selection)
 
     def plot(self) -> Figure:
         """A figure of the weights with their intervals, and of observed and expected counts."""
@@ -265,6 +354,13 @@ class FitResult(Fitted):
         from diffurn.inference.figure import forest_plot
 
         return forest_plot(self)
+
+    def plot_residuals(self) -> Figure:
+        """A figure of the Pearson residuals of the rows."""
+        self._require_single("plot_residuals")
+        from diffurn.inference.residuals import residual_plot
+
+        return residual_plot(self)
 
     def _require_single(self, name: str) -> None:
         if self.batch_shape:

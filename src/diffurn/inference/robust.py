@@ -13,7 +13,7 @@ Nothing here knows what kind of fit the scores and the information come from.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import torch
@@ -119,18 +119,6 @@ def sandwich_errors(
     factor = torch.where(usable, factor, torch.nan)
     covariance = factor[:, None, None] * (inverse @ meat @ inverse)
     return Errors(kind, covariance, degrees.clamp(min=0), factor, number)
-
-
-def numbered(labels: Sequence[Any] | Tensor, rows: int) -> tuple[Tensor, int]:
-    """Labels of clusters as numbers from 0, and how many there are."""
-    values = labels.tolist() if hasattr(labels, "tolist") else list(labels)
-    if len(values) != rows:
-        raise ValueError(
-            f"cluster has {len(values):,} labels, but there are {rows:,} rows; give one label per "
-            "row"
-        )
-    numbers: dict[Any, int] = {}
-    return torch.tensor([numbers.setdefault(value, len(numbers)) for value in values]), len(numbers)
 
 
 def chosen_covariance(covariance: str | None, cluster: Any) -> str:
