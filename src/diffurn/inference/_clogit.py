@@ -143,7 +143,7 @@ def clogit(
             rows.rows,
             rows.outcome,
             (*rows.notes, *left_out),
-            Again(rows.design, rows.formula, strata_of(arguments, rows)),
+            Again(rows.design, rows.formula, strata_of(arguments, rows)).read,
         )
         kind, clusters = chosen_covariance(covariance, rows.clusters), clusters_of(rows, table)
         return ClogitResult.of(solution, table, given, level, interval, kind, clusters)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, NoReturn
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -213,45 +213,50 @@ def _labels(name: str, value: Any, formula: Formula | None, frame: Frame | None)
         if value is not None:
             raise ValueError(f"{name} is given twice, in the formula and as an argument")
         value = formula.specials[name]
-    if value is None:
+    elif value is None:
         return None
-    names = (value,) if isinstance(value, str) else value
-    by_name = frame is not None and isinstance(names, (tuple, list)) and len(names) > 0
-    if not by_name or not all(isinstance(each, str) and each in frame.columns for each in names):
-        if isinstance(value, str) or (by_name and formula is not None and name in formula.specials):
-            unknown = next(each for each in names if frame is None or each not in frame.columns)
-            _refuse_name(name, unknown, frame)
+    elif isinstance(value, str):
+        value = (value,)
+    elif frame is None or not _are_names(value, frame):
         return read_labels(name, value)
-    columns = [frame.labels(each) for each in names]
-    whole = columns[0].values
-    missing = whole < 0
+    columns = [_column(name, each, frame) for each in value]
+    codes, missing = columns[0].values, columns[0].missing
     for column in columns[1:]:
-        missing = missing | (column.values < 0)
-        whole = whole * (int(column.values.max()) + 2) + column.values
-    return Column(" and ".join(names), torch.where(missing, -1, whole), ())
+        missing = missing | column.missing
+        codes = codes * (int(column.values.max()) + 2) + column.values
+    return Column(" and ".join(value), torch.where(missing, -1, codes), ())
+
+
+def _are_names(value: Any, frame: Frame) -> bool:
+    if not isinstance(value, (tuple, list)) or not value:
+        return False
+    return all(isinstance(each, str) and each in frame.columns for each in value)
+
+
+def _column(argument: str, name: str, frame: Frame | None) -> Column:
+    """The labels in a column, given by its name."""
+    if frame is None:
+        raise ValueError(f"{argument} is {name!r}, the name of a column, but there is no data")
+    if name not in frame.columns:
+        raise ValueError(
+            f"{argument} is {name!r}, but there is no such column; the columns are "
+            f"{listed(frame.columns)}"
+        )
+    return frame.labels(name)
 
 
 def _numbers(name: str, value: Any, frame: Frame | None) -> Column | None:
     if value is None:
         return None
     if isinstance(value, str):
-        if frame is None or value not in frame.columns:
-            _refuse_name(name, value, frame)
+        _column(name, value, frame)
+        assert frame is not None
         column = frame.column(value)
     else:
         column = read_column(name, value)
     if column.levels is not None:
         raise ValueError(f"{name} is text, but must be one number for each row")
     return column
-
-
-def _refuse_name(argument: str, name: str, frame: Frame | None) -> NoReturn:
-    if frame is None:
-        raise ValueError(f"{argument} is {name!r}, the name of a column, but there is no data")
-    raise ValueError(
-        f"{argument} is {name!r}, but there is no such column; the columns are "
-        f"{listed(frame.columns)}"
-    )
 
 
 def _zero_or_one(column: Column, rows: Tensor, frame: Frame | None) -> Tensor:
@@ -329,14 +334,15 @@ def strata_of(arguments: Arguments, read: Read) -> Any:
     return names if by_name and read.frame is not None else None
 
 
-class Again(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class Again:
     """Reads other rows in the same way, for predictions."""
 
     design: Design
     formula: Formula | None
-    strata: Any
+    names_of_strata: Any
 
-    def __call__(
+    def read(
         self, X: Any, strata: Any, cases: Any, data: Any, offset: Any
     ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """The design, labels of strata, offset and number of cases of every row."""
@@ -351,10 +357,11 @@ class Again(NamedTuple):
             row = int((~matrix.isfinite()).any(-1).nonzero()[0])
             raise ValueError(f"a covariate is missing or infinite in {place(frame, row)}")
         if strata is None and self.formula is not None:
-            strata = self.strata
+            strata = self.names_of_strata
         labels = _labels("strata", strata, None, frame)
         shift = _numbers("offset", offset, frame)
         if offset is None and self.formula is not None and "offset" in self.formula.specials:
+            assert frame is not None
             columns, everything = self.formula.columns_of_right(frame), torch.arange(n)
             expression = self.formula.specials["offset"][0]
             shift = Column("offset", self.formula.values(expression, columns, everything, frame))

@@ -96,10 +96,13 @@ def _coefficient_table(result: ClogitResult) -> list[str]:
 
 
 def tests_of(result: ClogitResult) -> Iterator[tuple[str, LikelihoodRatio]]:
-    """The tests of the hypothesis that all coefficients are zero, by their names."""
-    yield "likelihood ratio", result.likelihood_ratio_test()
+    """The tests of the hypothesis that all coefficients are zero, by their names. With robust
+    standard errors it is Wald's alone, since the others take the model for right.
+    """
+    if result.covariance_kind == "model":
+        yield "likelihood ratio", result.likelihood_ratio_test()
+        yield "score", result.score_test()
     yield "Wald", result.wald_test()
-    yield "score", result.score_test()
 
 
 def _about_fit(result: ClogitResult) -> Iterator[str]:

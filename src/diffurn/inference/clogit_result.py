@@ -12,6 +12,7 @@ from torch import Tensor
 
 from diffurn._fisher.moments import mean
 from diffurn._fisher.tilt import log_tilt
+from diffurn._numerics.beta import f_tail
 from diffurn.inference.clogit_report import dict_of, frame_of, line_of, notes_on, summary_of
 from diffurn.inference.estimates import chi_squared_tail, estimates_of, interval_of
 from diffurn.inference.fitted import Fitted, LikelihoodRatio
@@ -60,7 +61,7 @@ class Given(NamedTuple):
     rows: Tensor
     outcome: str
     notes: tuple[str, ...]
-    read: Callable[..., tuple[Tensor, Tensor, Tensor, Tensor]]
+    read: Callable[[Any, Any, Any, Any, Any], tuple[Tensor, Tensor, Tensor, Tensor]]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -145,12 +146,16 @@ class ClogitResult(Fitted):
 
     def wald_test(self) -> LikelihoodRatio:
         """Of the hypothesis that all coefficients are zero, by the covariance of the estimate; nan
-        if an estimate is infinite.
+        if an estimate is infinite. The p-value is that of F if the intervals are those of Student's
+        t.
         """
-        beta = self.coefficients
-        if not bool(beta.isfinite().all()):
+        beta, degrees = self.coefficients, self.degrees_of_freedom
+        if not bool(beta.isfinite().all() & self.covariance.isfinite().all()):
             return self._tested(torch.full_like(self.log_likelihood, torch.nan))
-        return self._tested(beta @ torch.linalg.solve(self.covariance, beta))
+        statistic = beta @ torch.linalg.lstsq(self.covariance, beta.unsqueeze(-1)).solution[:, 0]
+        number = self.parameters.double()
+        p_value = f_tail(statistic / number, number, degrees)
+        return LikelihoodRatio(statistic, self.parameters, p_value)
 
     def score_test(self) -> LikelihoodRatio:
         """Of the hypothesis that all coefficients are zero, by the slope of the likelihood there
