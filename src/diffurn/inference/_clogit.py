@@ -14,9 +14,9 @@ from diffurn.inference.clogit_reading import (
     Arguments,
     Read,
     clusters_of,
+    identified,
     informative_strata,
     read_rows,
-    require_informative,
     strata_of,
 )
 from diffurn.inference.clogit_result import ClogitResult, Given
@@ -132,7 +132,7 @@ def clogit(
     with torch.no_grad():
         table, left_out = informative_strata(rows, model == "wallenius")
         table = replace(table, process_group=process_group)
-        require_informative(rows, table)
+        rows, table, useless = identified(rows, table)
         gauge = torch.zeros_like(table.gram())
         objective = StrataObjective(
             MODELS[model], table, gauge, penalty_of(penalty, ridge), progress
@@ -142,7 +142,7 @@ def clogit(
             rows.events,
             rows.rows,
             rows.outcome,
-            (*rows.notes, *left_out),
+            (*rows.notes, *left_out, *useless),
             Again(rows.design, rows.formula, strata_of(arguments, rows)).read,
         )
         kind, clusters = chosen_covariance(covariance, rows.clusters), clusters_of(rows, table)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,7 +21,7 @@ from diffurn.inference.columns import (
     require_finite,
 )
 from diffurn.inference.design import Design, Formula, design_of_columns, read_covariates
-from diffurn.inference.reading import require_identified
+from diffurn.inference.reading import CONSTANT, without_influence
 from diffurn.inference.rowwise import Clusters
 from diffurn.inference.strata import Strata
 
@@ -146,8 +146,12 @@ def informative_strata(read: Read, wallenius: bool) -> tuple[Strata, list[str]]:
     return strata, [f"{left_out:,} of {len(every):,} {have} {reason} and {are} left out."]
 
 
-def require_informative(read: Read, strata: Strata) -> None:
-    """Raises a ValueError if no stratum, or no covariate of one, has information."""
+def identified(read: Read, strata: Strata) -> tuple[Read, Strata, list[str]]:
+    """The strata with the columns of the design that matter, and a note that names the others.
+
+    Raises a ValueError if there are no strata, or if a covariate does not matter at all. A level of
+    a factor, or a column of an interaction, is left out, as R does.
+    """
     (number,) = strata.summed(torch.tensor(strata.units, dtype=torch.float64))
     if number == 0:
         raise ValueError(
@@ -155,8 +159,28 @@ def require_informative(read: Read, strata: Strata) -> None:
             "the right strata?"
         )
     (squares,) = strata.summed(read.squares(strata))
-    reason = "has one value within every stratum, so it cancels; leave it out"
-    require_identified(strata.gram(), squares, [repr(name) for name in strata.names], reason)
+    names, terms = read.design.names, read.design.terms
+    useless = without_influence(strata.gram(), squares)
+    useful = {term for k, term in enumerate(terms) if k not in useless}
+    for k, reason in useless.items():
+        if terms[k] not in useful:
+            if reason == CONSTANT:
+                reason = "has one value within every stratum, so it cancels; leave it out"
+            raise ValueError(f"{names[k]!r} {reason}")
+    if not useless:
+        return read, strata, []
+    read = replace(read, design=read.design.without(useless))
+    strata = replace(strata, **_columns_kept(strata, useless))
+    left_out = listed(names[k] for k in sorted(useless))
+    reason = "constant within strata or a combination of the columns before"
+    if len(useless) == 1:
+        return read, strata, [f"{left_out} is left out, since it is {reason}."]
+    return read, strata, [f"{left_out} are left out, since each is {reason}."]
+
+
+def _columns_kept(strata: Strata, useless: Collection[int]) -> dict[str, Any]:
+    kept = [k for k in range(strata.parameters) if k not in useless]
+    return {"design": strata.design[:, kept], "names": tuple(strata.names[k] for k in kept)}
 
 
 def clusters_of(read: Read, strata: Strata) -> Clusters | None:

@@ -123,8 +123,10 @@ def read_labels(name: str, values: Any) -> Column:
     """A column of labels, such as those of strata: numbers and text alike become codes, without
     names of the levels for numbers.
     """
-    if isinstance(values, Tensor) or getattr(getattr(values, "dtype", None), "kind", "O") in "biuf":
-        whole = torch.as_tensor(values if isinstance(values, Tensor) else usable_array(values))
+    array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    numeric = getattr(getattr(array, "dtype", None), "kind", "O") in "biuf"
+    if isinstance(values, Tensor) or numeric:
+        whole = values if isinstance(values, Tensor) else torch.as_tensor(usable_array(array))
         _require_one_dimension(name, tuple(whole.shape))
         missing = whole.isnan() if whole.is_floating_point() else torch.zeros_like(whole).bool()
         codes = torch.unique(torch.where(missing, 0, whole), return_inverse=True)[1]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,12 +32,24 @@ class Design:
     Attributes:
         matrix: ``(N, p)``, float64.
         names: of the p columns; ``factor[T.level]`` is the indicator of a level.
+        terms: the number of the term that each column belongs to, such as a factor.
         again: makes the matrix of the same columns from other data.
     """
 
     matrix: Tensor
     names: tuple[str, ...]
+    terms: tuple[int, ...]
     again: Callable[[Any], Tensor]
+
+    def without(self, columns: Collection[int]) -> Design:
+        """The design without some columns."""
+        kept = [k for k in range(len(self.names)) if k not in columns]
+        return Design(
+            self.matrix[:, kept],
+            tuple(self.names[k] for k in kept),
+            tuple(self.terms[k] for k in kept),
+            lambda data: self.again(data)[:, kept],
+        )
 
 
 # --- columns
@@ -72,16 +84,18 @@ def design_of_columns(columns: Sequence[Column], rows: Tensor, frame: Frame | No
         require_finite(column, rows, frame)
         require_not_spoilt(column, rows, frame)
     kept = [column.at(rows) for column in columns]
-    parts, names = [], []
-    for column in kept:
+    parts, names, terms = [], [], []
+    for number, column in enumerate(kept):
         if column.levels is None:
             parts.append(column.values.unsqueeze(-1))
-            names.append(column.name)
-            continue
-        _require_levels(column)
-        others = torch.arange(1, len(column.levels), device=column.values.device)
-        parts.append((column.values.unsqueeze(-1) == others).double())
-        names += [f"{column.name}[T.{level}]" for level in column.levels[1:]]
+            own = [column.name]
+        else:
+            _require_levels(column)
+            others = torch.arange(1, len(column.levels), device=column.values.device)
+            parts.append((column.values.unsqueeze(-1) == others).double())
+            own = [f"{column.name}[T.{level}]" for level in column.levels[1:]]
+        names += own
+        terms += [number] * len(own)
 
     def again(values: Any) -> Tensor:
         fresh = read_covariates(values)
@@ -90,7 +104,7 @@ def design_of_columns(columns: Sequence[Column], rows: Tensor, frame: Frame | No
         return torch.cat([_recoded(old, new) for old, new in zip(kept, fresh, strict=True)], -1)
 
     matrix = torch.cat(parts, -1) if parts else torch.zeros(len(rows), 0, dtype=torch.float64)
-    return Design(matrix, tuple(names), again)
+    return Design(matrix, tuple(names), tuple(terms), again)
 
 
 def _recoded(old: Column, new: Column) -> Tensor:
@@ -218,7 +232,13 @@ class Formula:
             return _numbers(matrix, everything, None)[0]
 
         matrix, names = _numbers(built, rows, frame)
-        return Design(matrix.to(rows.device), names, again)
+        by_name = {
+            spec.column_names[k]: number
+            for number, columns_of_term in enumerate(spec.term_indices.values())
+            for k in columns_of_term
+        }
+        terms = tuple(by_name[name] for name in names)
+        return Design(matrix.to(rows.device), names, terms, again)
 
     def values(
         self, expression: str, columns: Sequence[Column], rows: Tensor, frame: Frame | None = None

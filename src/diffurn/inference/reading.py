@@ -362,41 +362,42 @@ def identified(sample: Sample) -> Sample:
     (squares,) = sample.summed(
         (sample.frequencies[..., None, None] * competing.square()).sum((1, 2))
     )
-    reason = "has one value for all groups of a row, in every row; it cancels, leave it out"
-    names = [f"covariates column {name!r}" for name in sample.names]
-    require_identified(sample.gram(), squares, names, reason)
+    for k, reason in without_influence(sample.gram(), squares).items():
+        if reason == CONSTANT:
+            reason = "has one value for all groups of a row, in every row; it cancels, leave it out"
+        raise ValueError(f"covariates column {sample.names[k]!r} {reason}")
     return replace(sample, design=sample.centred_design())
 
 
-def require_identified(
-    products: Tensor, squares: Tensor, names: Sequence[str], reason: str
-) -> None:
-    """Raises a ValueError that names a feature without influence, or without influence beyond that
-    of the features before it.
+CONSTANT = "is constant"
+_COMBINATION = (
+    "is, up to rounding, a linear combination of the columns before it; leave it out or, if its "
+    "values are large compared with their differences, subtract a typical one from all"
+)
+
+
+def without_influence(products: Tensor, squares: Tensor) -> dict[int, str]:
+    """The features on which the likelihood does not depend, or not beyond the features before them,
+    each with the reason.
 
     Args:
         products: Σ zᵀz of the centred features, ``(D, p, p)``.
         squares: Σ z² of the features as given, ``(D, p)``.
-        names: of the features, for messages.
-        reason: what is wrong with a feature without influence.
     """
     scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
-    constant = (scale <= _CONSTANT * squares.sqrt()) | (scale == 0)
-    for k, name in enumerate(names):
-        if bool(constant[:, k].any()):
-            raise ValueError(f"{name} {reason}")
+    constant = ((scale <= _CONSTANT * squares.sqrt()) | (scale == 0)).any(0).tolist()
+    found = {k: CONSTANT for k, is_constant in enumerate(constant) if is_constant}
+    scale = torch.where(scale > 0, scale, 1.0)
     rest = products / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     # A Cholesky decomposition: the pivot is the part of a column that is independent of the columns
     # before it.
-    for k, name in enumerate(names):
+    for k in range(len(constant)):
         pivot = rest[:, k, k]
-        if bool((pivot <= _DEPENDENT).any()):
-            raise ValueError(
-                f"{name} is, up to rounding, a linear combination of the columns before it; leave "
-                "it out or, if its values are large compared with their differences, subtract a "
-                "typical one from all"
-            )
-        rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
+        if k not in found and bool((pivot <= _DEPENDENT).any()):
+            found[k] = _COMBINATION
+        if k not in found:
+            rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
+    return found
 
 
 # --- rows in several processes
@@ -441,9 +442,9 @@ def read_together(
     for rank, (_, theirs) in enumerate(messages):
         for name, value in messages[0][1].items():
             if theirs[name] != value:
-                found = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
+                values = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
                 raise ValueError(
-                    f"{name} must be the same in all processes of process_group, but is {found}"
+                    f"{name} must be the same in all processes of process_group, but is {values}"
                 )
     return found
 
