@@ -141,7 +141,7 @@ def read_stream(
         renaming.usual,
     )
     place = Place(name, text.header_line)
-    renaming.check(text.shown, place)
+    renaming.check(text.shown, place.__call__)
     wide = any(column.startswith((AVAILABLE, DRAWN)) for column in text.header)
     if not wide and not set(text.header) & set(LONG_COLUMNS[1:]):
         listed = ", ".join(map(quoted, text.shown[:6])) + (", …" if len(text.shown) > 6 else "")
@@ -190,8 +190,8 @@ def _read_wide(text: DelimitedText, variables: Sequence[str]) -> CountTable:
     _check_frequencies(text.file, frequencies)
     read, first = {}, 0
     for name, of_one in zip(variables, measured, strict=True):
-        part, first = cells[first : first + len(of_one)], first + len(of_one)
-        values, levels = read_variable(text.file, name, of_one, part, lines)
+        its_cells, first = cells[first : first + len(of_one)], first + len(of_one)
+        values, levels = read_variable(text.file, of_one, its_cells, lines)
         read[name] = Variable(name, values.expand(-1, c), levels)
     return CountTable(
         groups=groups,
@@ -335,7 +335,7 @@ class _LongEntries:
         _check_frequencies(file, frequencies)
         read = {}
         for name, cells in zip(variables, self.cells, strict=True):
-            found, levels = read_variable(file, name, [name], [cells], self.lines.tolist())
+            found, levels = read_variable(file, [name], [cells], self.lines.tolist())
             # A group without a line takes a value of its row.
             values = found[first].repeat(1, shape[1])
             values.view(-1)[cell] = found[:, 0]

@@ -44,7 +44,7 @@ class Renaming:
         )
         return f"{name} (renamed)" if taken else name
 
-    def check(self, names: Sequence[str], error: Callable[[str], Exception]) -> None:
+    def check(self, names: Sequence[str], error: Callable[[str], ValueError]) -> None:
         """Raises an error for a column that is to be renamed but does not exist."""
         for usual, theirs in self.columns.items():
             prefix = usual in (AVAILABLE, DRAWN)

@@ -58,7 +58,7 @@ class Variable:
 
 
 def read_variable(
-    file: str, name: str, columns: Sequence[str], cells: Sequence[Sequence[str]], lines: list[int]
+    file: str, columns: Sequence[str], cells: Sequence[Sequence[str]], lines: list[int]
 ) -> tuple[Tensor, tuple[str, ...] | None]:
     """Cells of one or more columns as values ``(lines, columns)`` of one kind, and the levels.
 

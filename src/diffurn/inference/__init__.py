@@ -14,6 +14,7 @@ from diffurn.inference._fit import fit
 from diffurn.inference.clogit_result import ClogitResult, StratumResiduals
 from diffurn.inference.estimates import Contrasts
 from diffurn.inference.fitted import LikelihoodRatio
+from diffurn.inference.grouped import FitsBy, fit_by
 from diffurn.inference.nested import Anova, anova
 from diffurn.inference.reading import interactions
 from diffurn.inference.residuals import Residuals
@@ -26,6 +27,7 @@ __all__ = [
     "Contrasts",
     "ExactTest",
     "FitResult",
+    "FitsBy",
     "GoodnessOfFit",
     "LikelihoodRatio",
     "Residuals",
@@ -35,5 +37,6 @@ __all__ = [
     "clogit",
     "exact_test",
     "fit",
+    "fit_by",
     "interactions",
 ]

@@ -13,7 +13,7 @@ from diffurn.inference.columns import Column, read_labels
 from diffurn.inference.estimates import check_interval, estimates_of
 from diffurn.inference.likelihood import Objective, Progress, check_model
 from diffurn.inference.reading import (
-    Rows,
+    Read,
     described,
     find_group,
     identified,
@@ -145,7 +145,7 @@ def fit(
     chosen = "HC1" if interval == "bootstrap" and (covariance, cluster) == (None, None) else None
     kind = chosen_covariance(covariance or chosen, cluster)
 
-    def read() -> tuple[Arguments, Rows, Column | None]:
+    def read() -> tuple[Arguments, Read, Column | None]:
         check_interval(level, interval or "wald", "interval", kind)
         check_resamples(resamples)
         check_model(model, penalty, ridge)
@@ -230,12 +230,11 @@ def _arguments(
 ) -> Arguments:
     """What the user gave, with a table taken apart."""
     if group_sizes is not None:
-        for name, value in (("formula", formula), ("columns", columns)):
-            if value is not None:
-                raise ValueError(
-                    f"{name} is for tables: a data frame or a CountTable in place of counts, and "
-                    "no group_sizes"
-                )
+        if formula is not None or columns is not None:
+            raise ValueError(
+                f"{'columns' if formula is None else 'formula'} is for tables: a data frame or a "
+                "CountTable in place of counts, and no group_sizes"
+            )
         labels = index_labels(counts)
         return Arguments(
             counts, group_sizes, covariates, frequencies, groups, names, cluster, labels

@@ -94,14 +94,14 @@ def bootstrapped(
         here = torch.tensor([d])
         one = sample.pick(here)
         informative = torch.where(one.undetermined, one.frequencies, 0.0)[0].cpu()
-        frequencies, number = _resampled(informative, clusters, resamples, generator)
+        frequencies, drawn = _resampled(informative, clusters, resamples, generator)
         parts = []
         for part in frequencies.split(at_once):
             parts.append(_repeated(solution, estimates, one, d, part.to(sample.counts.device)))
             if progress is not None:
                 progress(d * resamples + sum(map(len, parts)), sets * resamples)
         values.append(torch.cat(parts))
-        numbers.append(number)
+        numbers.append(drawn)
     number = torch.tensor(numbers, dtype=torch.float64, device=sample.counts.device)
     parameters = solution.finite_parameters if clusters is None else torch.ones_like(number)
     unit = "rows" if clusters is None else "clusters"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
+
+from diffurn.inference.report import scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -15,6 +17,7 @@ if TYPE_CHECKING:
 
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#6E6E6E"  # distinct for colour-blind readers
 PALE = "#EBEBEB"
+COLOURS = [BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 LONGEST_NAME = 34
 # An interval that reaches farther from all estimates than this (in log ω) ends in an arrow.
 WIDEST_INTERVAL = math.log(1e4)
@@ -50,7 +53,7 @@ def forest_plot(result: FitResult) -> Figure:
     title, scale = "Factor on ω", "per unit of the covariate"
     if by_group:
         title = "Importance ω"
-        scale = f"relative to {shortened(result.reference or 'the geometric mean')}"
+        scale = f"relative to {_briefly(scale_of(result))}"
     _draw_forest(forest, result, size, title, scale, result.reference)
     _draw_counts(counts, result)
     for axes, names in ((forest, result.names), (counts, result.groups)):
@@ -153,6 +156,78 @@ def _draw_forest(
     _label_log_axis(axes, low, high)
     axes.set_title(f"{title}, with its {100 * result.level:g}% interval", loc="left", size=10)
     axes.set_xlabel(scale, size=9)
+
+
+def forest_plot_by(by: str, fits: Mapping[str, FitResult]) -> Figure:
+    """A matplotlib `Figure` of several fits with the same coefficients: each coefficient has one
+    line for each fit, with its interval.
+
+    Args:
+        by: what tells the fits apart.
+        fits: results by their names.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as missing:
+        raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
+    names = list(dict.fromkeys(name for result in fits.values() for name in result.names))
+    first = next(iter(fits.values()))
+    lines = len(names) * (len(fits) + 1)
+    figure = Figure(figsize=(8.0, 1.6 + 0.17 * lines), layout="constrained", dpi=160)
+    axes = figure.subplots()
+    ends = [
+        [tensor.detach().double().cpu().tolist() for tensor in (x.coefficients, x.lower, x.upper)]
+        for x in fits.values()
+    ]
+    low, high = _limits(*([x for end in ends for x in end[k]] for k in range(3)))
+    axes.axvline(1, color=GREY, linewidth=0.8, zorder=0.5)
+    step = 0.8 / max(len(fits), 2)
+    for k, (label, result) in enumerate(fits.items()):
+        colour = COLOURS[k % len(COLOURS)]
+        estimates, lower, upper = ends[k]
+        shown = False
+        for name, estimate, start, end in zip(result.names, estimates, lower, upper, strict=True):
+            place = names.index(name) + (k - (len(fits) - 1) / 2) * step
+            if name == result.reference or math.isnan(start) or math.isnan(end):
+                continue
+            left, right = (math.exp(min(max(value, low), high)) for value in (start, end))
+            axes.hlines(place, left, right, colors=colour, linewidth=1.6)
+            for value, bound, mark in ((start, low, "<"), (end, high, ">")):
+                if (value < bound) if mark == "<" else (value > bound):
+                    axes.plot([math.exp(bound)], [place], mark, color=colour, markersize=5)
+            if low <= estimate <= high:
+                axes.plot(
+                    [math.exp(estimate)],
+                    [place],
+                    "o",
+                    color=colour,
+                    markersize=4.5,
+                    label=None if shown else shortened(label),
+                )
+                shown = True
+    axes.set_xscale("log")
+    room = 0.03 * (high - low)
+    axes.set_xlim(math.exp(low - room), math.exp(high + room))
+    _label_log_axis(axes, low, high)
+    by_group = first.names == first.groups
+    title = "Importance ω" if by_group else "Factor on ω"
+    axes.set_title(
+        f"{title} by {shortened(by)}, with {100 * first.level:g}% intervals", loc="left", size=10
+    )
+    relative = f"relative to {_briefly(scale_of(first))}"
+    axes.set_xlabel(relative if by_group else "per unit of the covariate", size=9)
+    axes.set_yticks(range(len(names)), [shortened(name) for name in names], size=9)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labelsize=8, color=GREY)
+    axes.spines[["left", "right", "top"]].set_visible(False)
+    axes.spines["bottom"].set_color(GREY)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def _briefly(scale: str) -> str:
+    return scale if len(scale) <= 2 * LONGEST_NAME else "the geometric mean of some groups"
 
 
 def _draw_counts(axes: Axes, result: FitResult) -> None:

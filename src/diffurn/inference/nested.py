@@ -144,7 +144,7 @@ def anova(result: Comparable, other: Comparable) -> Anova:
         ...     ucb.counts, ucb.group_sizes, groups=ucb.groups, covariates=features, names=names
         ... )
         >>> print(anova(one, two))
-        Does Women:A improve the fit? Likelihood ratio: χ² = 16.33 with 1 df, p < 0.0001.
+        Does Women:A improve the fit? Likelihood ratio: χ² = 17.63 with 1 df, p < 0.0001.
     """
     smaller, larger = result, other
     _check_same_data(result, other)

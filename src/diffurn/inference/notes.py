@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diffurn.inference.words import listed, number_of
+from diffurn.inference.words import listed, rows_left_out
 
 if TYPE_CHECKING:
     from diffurn.inference.result import FitResult
@@ -17,7 +17,7 @@ FEW_CLUSTERS = 20
 
 def notes_on(result: FitResult) -> list[str]:
     """Sentences about a single data set. Options are written as in Python."""
-    notes = _about_rows(result) + list(result.remarks)
+    notes = rows_left_out(*map(int, result.left_out.tolist())) + list(result.remarks)
     if not bool(result.converged.all()):
         notes.append("Newton's method did not converge; do not trust these figures.")
     if result.solution.blocks is None:
@@ -26,15 +26,6 @@ def notes_on(result: FitResult) -> list[str]:
         notes += _about_groups(result, result.solution.blocks.reach[0].tolist())
         notes += _about_the_mean(result)
     return notes + _about_errors(result)
-
-
-def _about_rows(result: FitResult) -> list[str]:
-    missing, empty = map(int, result.left_out.tolist())
-    parts = [number_of("row", missing) + " with missing values"] if missing else []
-    parts += [number_of("row", empty) + " with nothing drawn"] if empty else []
-    if not parts:
-        return []
-    return [f"{listed(parts)} {'is' if missing + empty == 1 else 'are'} left out."]
 
 
 # --- what the counts do not determine

@@ -32,7 +32,7 @@ _CONSTANT = 1e-13
 _DEPENDENT = 1e-10
 
 
-class Rows(NamedTuple):
+class Read(NamedTuple):
     """Rows that were read.
 
     Attributes:
@@ -55,7 +55,7 @@ def read_rows(
     names: Sequence[str] | None = None,
     lacking: Tensor | None = None,
     na: str = "drop",
-) -> Rows:
+) -> Read:
     """The arguments of `fit` as a sample; every error names the row and the group. Rows with
     missing values (nan, or where `lacking` ``(R,)`` says so) and rows with nothing drawn are left
     out.
@@ -89,7 +89,7 @@ def read_rows(
     return _with_information(sample, lacking, na)
 
 
-def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Rows:
+def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
     """The rows without those that have missing values or nothing drawn. In a batch, a row that only
     some data sets can use has frequency 0 in the others.
     """
@@ -141,7 +141,7 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Rows:
     if len(kept) < x.shape[1]:
         sample = sample.pick_rows(kept)
         sample = replace(sample, row_numbers=torch.arange(len(kept), device=x.device))
-    return Rows(sample, kept, left_out)
+    return Read(sample, kept, left_out)
 
 
 def plain_values(values: Any) -> Any:
@@ -449,7 +449,7 @@ def read_together(
     return found
 
 
-def spread(rows: Rows, process_group: ProcessGroup) -> Rows:
+def spread(rows: Read, process_group: ProcessGroup) -> Read:
     """The rows of this process, as a part of those of all processes."""
     sample = replace(rows.sample, process_group=process_group)
     return rows._replace(sample=sample, left_out=sample.summed(rows.left_out)[0])

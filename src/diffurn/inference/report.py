@@ -90,19 +90,20 @@ def scale_of(result: FitResult) -> str:
         return str(result.reference)
     inside, all_groups = result.baseline, len(result.groups)
     if len(inside) == all_groups:
-        return f"the geometric mean of all {all_groups} groups"
+        every = "both" if all_groups == 2 else f"all {all_groups}"
+        return f"the geometric mean of {every} groups"
     return f"the geometric mean of {listed(inside)}"
 
 
 def _about_scale(result: FitResult) -> Iterator[str]:
     relative = scale_of(result) if result.log_weights is not None or result.reference else ""
     if result.log_weights is not None:
-        equal = "equal to it" if result.reference is None else f"as {result.reference}"
-        yield f"ω: importance relative to {relative}. p tests that ω is 1, {equal}."
+        equal = "the mean" if result.reference is None else f"the ω of {result.reference}"
+        yield f"ω: importance relative to {relative}. p tests ω = 1, {equal}."
         yield "If ω = 1: expected if all groups were alike."
         return
     own = f" Groups are compared with {relative}, whose log ω is 0 there." if relative else ""
-    yield f"exp β: factor on ω per unit of the covariate. p tests that β is 0.{own}"
+    yield f"exp β: factor on ω per unit of the covariate. p tests β = 0.{own}"
 
 
 def _weight_table(result: FitResult) -> list[str]:
@@ -180,7 +181,8 @@ def _count_table(result: FitResult) -> list[str]:
 
 
 def _contrast_table(result: FitResult, contrasts: Contrasts) -> list[str]:
-    corrected = f"p ({contrasts.correction or 'as it is'})"
+    correction = contrasts.correction or "uncorrected"
+    corrected = f"p ({correction if '-' in correction else correction.capitalize()})"
     columns = (
         contrasts.estimate,
         contrasts.lower,

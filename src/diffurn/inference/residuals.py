@@ -107,20 +107,19 @@ def residual_plot(result: FitResult) -> Figure:
         from matplotlib.figure import Figure
     except ImportError as missing:
         raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
-    from diffurn.inference.figure import BLUE, GREY, VERMILION, shortened
+    from diffurn.inference.figure import BLUE, COLOURS, GREY, VERMILION, shortened
 
     residuals = result.residuals()
     figure = Figure(figsize=(9.5, 4.2), layout="constrained", dpi=160)
     left, right = figure.subplots(1, 2, width_ratios=[1.3, 1])
-    colours = [BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
     expected, pearson = residuals.expected.cpu(), residuals.pearson.cpu()
     for j, group in enumerate(result.groups):
-        few = len(result.groups) <= len(colours)
+        few = len(result.groups) <= len(COLOURS)
         left.plot(
             expected[:, j].tolist(),
             pearson[:, j].tolist(),
             "o",
-            color=colours[j] if few else BLUE,
+            color=COLOURS[j] if few else BLUE,
             markersize=4,
             alpha=0.7,
             label=shortened(group) if few else None,
@@ -133,7 +132,7 @@ def residual_plot(result: FitResult) -> Figure:
         left.set_xscale("log")
     left.set_xlabel("balls expected by the fit", size=9)
     left.set_title("Pearson residuals of rows and groups", loc="left", size=10)
-    if len(result.groups) <= len(colours):
+    if len(result.groups) <= len(COLOURS):
         left.legend(frameon=False, fontsize=8, handletextpad=0.1)
     ratio = (residuals.statistic / residuals.degrees_of_freedom.clamp(min=1)).cpu()
     known = (residuals.degrees_of_freedom > 0).cpu()

@@ -59,7 +59,7 @@ def arguments_of_table(
     na: str = "drop",
 ) -> Arguments:
     """From a `CountTable` or a data frame, by names of its columns."""
-    names = _names_of(covariates)
+    names = names_of(covariates)
     label = (cluster,) if isinstance(cluster, str) else ()
     table = read_table(data, (*variables_of(names, formula), *label), columns, na)
     labels = table.variable(cluster).texts(table.group_sizes > 0) if label else cluster
@@ -108,7 +108,7 @@ def _right_side(text: str) -> Formula:
     return formula
 
 
-def _names_of(covariates: Any) -> tuple[str, ...]:
+def names_of(covariates: Any) -> tuple[str, ...]:
     if covariates is None:
         return ()
     names = (covariates,) if isinstance(covariates, str) else tuple(covariates)

@@ -73,6 +73,15 @@ def listed(names: Sequence[str], most: int = 8) -> str:
     return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
 
 
+def rows_left_out(missing: int, empty: int) -> list[str]:
+    """A note that counts them, if there are any."""
+    parts = [number_of("row", missing) + " with missing values"] if missing else []
+    parts += [number_of("row", empty) + " with nothing drawn"] if empty else []
+    if not parts:
+        return []
+    return [f"{listed(parts)} {'is' if missing + empty == 1 else 'are'} left out."]
+
+
 # --- tables
 
 
