@@ -25,11 +25,13 @@ from diffurn.inference.likelihood import MODELS, Progress, check_model, penalty_
 from diffurn.inference.reading import read_together
 from diffurn.inference.robust import chosen_covariance
 from diffurn.inference.solution import solve_sample
-from diffurn.inference.strata import StrataObjective
+from diffurn.inference.strata import Strata, StrataObjective
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
 
+# Profile intervals cost rows · coefficients²; up to this number they take about a second.
+LARGEST_PROFILE = 10_000
 COVARIANCES = ("model", "HC0", "HC1", "cluster")
 
 
@@ -45,7 +47,7 @@ def clogit(
     names: Sequence[str] | None = None,
     model: str = "fisher",
     level: float = 0.95,
-    interval: str = "wald",
+    interval: str | None = None,
     covariance: str | None = None,
     penalty: str | None = None,
     ridge: float = 1.0,
@@ -88,7 +90,8 @@ def clogit(
             order that is not known.
         level: confidence level of the intervals.
         interval: ``"wald"`` (estimate ± z standard errors) or ``"profile"`` (by the profile
-            likelihood: slower, better in small samples).
+            likelihood: slower, better in small samples). By default ``"profile"`` if rows ·
+            coefficients² ≤ 10,000 and the standard errors are the model's, else ``"wald"``.
         covariance: ``"model"``; ``"HC0"`` or ``"HC1"``, robust against a wrong model of the odds;
             ``"cluster"``. By default ``"cluster"`` if `cluster` is given, else ``"model"``.
         penalty: ``"firth"`` (finite estimates with less bias) or ``"ridge"``.
@@ -115,10 +118,11 @@ def clogit(
 
     def read() -> Read:
         require_one_of("covariance", covariance, (None, *COVARIANCES))
-        require_one_of("interval", interval, ("wald", "profile"))
+        require_one_of("interval", interval, (None, "wald", "profile"))
         check_model(model, penalty, ridge)
         rows = read_rows(arguments)
-        check_interval(level, interval, "interval", chosen_covariance(covariance, rows.clusters))
+        kind = chosen_covariance(covariance, rows.clusters)
+        check_interval(level, interval or "wald", "interval", kind)
         return rows
 
     if process_group is None:
@@ -146,4 +150,11 @@ def clogit(
             Again(rows.design, rows.formula, strata_of(arguments, rows)).read,
         )
         kind, clusters = chosen_covariance(covariance, rows.clusters), clusters_of(rows, table)
-        return ClogitResult.of(solution, table, given, level, interval, kind, clusters)
+        method = interval or _default_interval(kind, table)
+        return ClogitResult.of(solution, table, given, level, method, kind, clusters)
+
+
+def _default_interval(kind: str, strata: Strata) -> str:
+    (rows,) = strata.summed(strata.sizes.sum().double())
+    small = float(rows) * strata.parameters**2 <= LARGEST_PROFILE
+    return "profile" if small and kind == "model" else "wald"

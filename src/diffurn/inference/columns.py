@@ -167,10 +167,14 @@ class Frame:
         return cls({str(name): data[name] for name in names})
 
     def column(self, name: str) -> Column:
-        return read_column(name, self._get(name))
+        values = self._get(name)
+        return values if isinstance(values, Column) else read_column(name, values)
 
     def labels(self, name: str) -> Column:
-        return read_labels(name, self._get(name))
+        values = self._get(name)
+        if not isinstance(values, Column):
+            return read_labels(name, values)
+        return values if values.levels is not None else read_labels(name, values.values)
 
     def _get(self, name: str) -> Any:
         if name not in self.columns:
