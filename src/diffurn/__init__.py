@@ -49,12 +49,13 @@ if TYPE_CHECKING:
         select_top,
     )
     from diffurn.fisher import FisherHypergeometric
-    from diffurn.inference import FitResult, exact_test, fit
+    from diffurn.inference import ClogitResult, FitResult, clogit, exact_test, fit
     from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClogitResult",
     "CovarianceST",
     "Estimator",
     "ExponentialAnnealing",
@@ -64,6 +65,7 @@ __all__ = [
     "GumbelSoftmax",
     "WalleniusHypergeometric",
     "__version__",
+    "clogit",
     "exact_test",
     "fit",
     "neuralsort",
@@ -74,6 +76,7 @@ __all__ = [
 # The module that defines each public name. It is imported when the name is first used, so that
 # `import diffurn` and `diffurn --help` do not wait for torch.
 _HOMES = {
+    "ClogitResult": "diffurn.inference",
     "CovarianceST": "diffurn.estimators",
     "Estimator": "diffurn.estimators",
     "ExponentialAnnealing": "diffurn.estimators",
@@ -82,6 +85,7 @@ _HOMES = {
     "GumbelDraw": "diffurn.estimators",
     "GumbelSoftmax": "diffurn.estimators",
     "WalleniusHypergeometric": "diffurn.wallenius",
+    "clogit": "diffurn.inference",
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
     "neuralsort": "diffurn.estimators",

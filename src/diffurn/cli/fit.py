@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
-import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,16 +26,15 @@ from diffurn.cli.fit_options import (
 )
 from diffurn.cli.models import Model
 from diffurn.cli.output import (
+    print_result,
     progress_bar,
     refuse,
     refusing,
     replacing,
-    standard_output,
+    write_figure,
 )
 
 if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-
     from diffurn.data import CountTable
     from diffurn.inference import FitResult, FitsBy
 
@@ -269,8 +266,8 @@ def _one(table: CountTable, options: dict[str, Any], wanted: Wanted) -> None:
         spread = None
         if wanted.residuals is not None and wanted.residuals.suffix.lower() != ".csv":
             spread = result.plot_residuals()
-    _write_figure("--figure", drawn, wanted.figure)
-    _write_figure("--residuals", spread, wanted.residuals)
+    write_figure("--figure", drawn, wanted.figure)
+    write_figure("--residuals", spread, wanted.residuals)
     if wanted.residuals is not None and spread is None:
         _write_residuals(result, wanted.residuals)
     _print(record, text, wanted)
@@ -287,7 +284,7 @@ def _several(table: CountTable, by: str, options: dict[str, Any], wanted: Wanted
             record["fits"][value] = _described(result, wanted)[0]
         text = _text_by(fits, wanted)
         drawn = None if wanted.figure is None else fits.plot()
-    _write_figure("--figure", drawn, wanted.figure)
+    write_figure("--figure", drawn, wanted.figure)
     _print(record, text, wanted)
 
 
@@ -313,25 +310,8 @@ def _described(result: FitResult, wanted: Wanted) -> tuple[dict[str, Any], str]:
 
 
 def _print(record: dict[str, Any], text: str, wanted: Wanted) -> None:
-    from diffurn.inference.words import as_options
-
-    if wanted.as_json:
-        whole = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)
-        typer.echo(whole.encode())
-        return
-    console = standard_output()
     files = {"Figure": wanted.figure, "Residuals": wanted.residuals}
-    lines = [as_options(text), *(f"{kind}: {path}" for kind, path in files.items() if path)]
-    console.out("\n".join(lines), highlight=False)
-
-
-def _write_figure(option: str, drawn: Figure | None, path: Path | None) -> None:
-    if drawn is None or path is None:
-        return
-    with replacing(option, path) as file, warnings.catch_warnings():
-        # Letters that the font lacks become boxes.
-        warnings.filterwarnings("ignore", message="Glyph")
-        drawn.savefig(file, format=path.suffix[1:].lower())
+    print_result(record, text, wanted.as_json, files)
 
 
 def _write_residuals(result: FitResult, path: Path) -> None:

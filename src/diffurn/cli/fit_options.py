@@ -55,14 +55,26 @@ def check_options(
             "give the name of a CSV file, - for the standard input, or --example "
             f"{examples}, and only one of these"
         )
+    check_level(level)
+    check_ridge(penalty, ridge)
+    if not 99 <= resamples <= 100_000:
+        refuse(f"--resamples {resamples}: it must be a whole number from 99 to 100,000")
+
+
+def check_level(level: float) -> None:
     if not 0 < level < 1:
         refuse(f"--level {level:g}: it must lie between 0 and 1, such as 0.95")
+
+
+def check_ridge(penalty: Penalty | None, ridge: float | None) -> None:
     if ridge is not None and penalty is not Penalty.ridge:
         refuse(f"--ridge {ridge:g}: it is the strength of --penalty ridge, which was not asked for")
     if ridge is not None and not 0 < ridge < math.inf:
         refuse(f"--ridge {ridge:g}: it must be a finite number above 0")
-    if not 99 <= resamples <= 100_000:
-        refuse(f"--resamples {resamples}: it must be a whole number from 99 to 100,000")
+
+
+def check_figure(figure: Path | None) -> None:
+    check_files(figure, None, None)
 
 
 def check_covariates(

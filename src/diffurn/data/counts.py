@@ -75,7 +75,7 @@ def read_counts(
         >>> table.groups, table.counts.tolist(), table.group_sizes.tolist()
         (('red', 'blue'), [[3, 2], [4, 1]], [[5, 9], [5, 9]])
     """
-    with _opened(path) as (stream, name, size):
+    with opened(path) as (stream, name, size):
         report = (lambda done: None) if progress is None else (lambda done: progress(done, size))
         return read_stream(stream, name, variables, report, columns, na)
 
@@ -95,7 +95,7 @@ def example_counts(name: str) -> CountTable:
 
 
 @contextmanager
-def _opened(path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], str, int]]:
+def opened(path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], str, int]]:
     """The stream, its name in messages and its size; an error of the system becomes a sentence."""
     name = fspath(path)
     try:

@@ -8,12 +8,19 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from diffurn._validation import require_one_of
 from diffurn.inference.bootstrap import bootstrapped, check_resamples
 from diffurn.inference.columns import Column, read_labels
 from diffurn.inference.estimates import check_interval, estimates_of
-from diffurn.inference.likelihood import MODELS, Objective, Progress
-from diffurn.inference.reading import Read, find_group, identified, read_rows, read_together
+from diffurn.inference.likelihood import Objective, Progress, check_model
+from diffurn.inference.reading import (
+    Read,
+    described,
+    find_group,
+    identified,
+    read_rows,
+    read_together,
+    spread,
+)
 from diffurn.inference.result import FitResult
 from diffurn.inference.robust import chosen_covariance
 from diffurn.inference.rowwise import Clusters, with_errors
@@ -141,7 +148,7 @@ def fit(
     def read() -> tuple[Arguments, Read, Column | None]:
         check_interval(level, interval or "wald", "interval", kind)
         check_resamples(resamples)
-        _check_options(model, penalty, ridge)
+        check_model(model, penalty, ridge)
         given = _arguments(
             *(counts, group_sizes, covariates, formula, frequencies, groups, names),
             *(cluster, reference, columns, na),
@@ -170,14 +177,10 @@ def fit(
         _refuse_together(cluster, interval)
         options = {"model": model, "level": level, "interval": interval, "covariance": kind}
         options |= {"penalty": penalty, "ridge": ridge, "reference": reference}
-        seen: list[tuple[Arguments, Read, Column | None]] = []
-
-        def rows_alone() -> Read:
-            seen.append(read())
-            return seen[0][1]
-
-        rows = read_together(process_group, rows_alone, options)
-        given, _, labels = seen[0]
+        given, rows, labels = read_together(
+            process_group, read, lambda found: described(found[1].sample), options
+        )
+        rows = spread(rows, process_group)
     sample = rows.sample
     anchor = find_group(given.compared_with or reference, sample.groups)
     if sample.design is not None:
@@ -287,12 +290,3 @@ def _default_interval(kind: str, sample: Sample) -> str:
     (all_rows,) = sample.summed(torch.tensor(float(rows), device=sample.counts.device))
     small = sets * float(all_rows) * groups**2 <= LARGEST_PROFILE
     return "profile" if small and kind in ("model", "scaled") else "wald"
-
-
-def _check_options(model: str, penalty: str | None, ridge: float) -> None:
-    require_one_of("model", model, tuple(MODELS))
-    require_one_of("penalty", penalty, (None, "ridge", "firth"))
-    if not 0 < ridge < float("inf"):
-        raise ValueError(f"ridge is {ridge}, but must be a finite number above 0")
-    if penalty == "firth" and model != "fisher":
-        raise ValueError('penalty "firth" needs model "fisher"; for model "wallenius" use "ridge"')

@@ -123,8 +123,10 @@ def read_labels(name: str, values: Any) -> Column:
     """A column of labels, such as those of strata: numbers and text alike become codes, without
     names of the levels for numbers.
     """
-    if isinstance(values, Tensor) or getattr(getattr(values, "dtype", None), "kind", "O") in "biuf":
-        whole = torch.as_tensor(values if isinstance(values, Tensor) else usable_array(values))
+    array = values.to_numpy() if hasattr(values, "to_numpy") else values
+    numeric = getattr(getattr(array, "dtype", None), "kind", "O") in "biuf"
+    if isinstance(values, Tensor) or numeric:
+        whole = values if isinstance(values, Tensor) else torch.as_tensor(usable_array(array))
         _require_one_dimension(name, tuple(whole.shape))
         missing = whole.isnan() if whole.is_floating_point() else torch.zeros_like(whole).bool()
         codes = torch.unique(torch.where(missing, 0, whole), return_inverse=True)[1]
@@ -165,19 +167,24 @@ class Frame:
         return cls({str(name): data[name] for name in names})
 
     def column(self, name: str) -> Column:
-        return read_column(name, self._get(name))
+        values = self._get(name)
+        return values if isinstance(values, Column) else read_column(name, values)
 
     def labels(self, name: str) -> Column:
-        return read_labels(name, self._get(name))
+        values = self._get(name)
+        if not isinstance(values, Column):
+            return read_labels(name, values)
+        return values if values.levels is not None else read_labels(name, values.values)
 
     def _get(self, name: str) -> Any:
         if name not in self.columns:
             raise ValueError(f"there is no column {name!r}; the columns are {listed(self.columns)}")
         return self.columns[name]
 
-    def place(self, row: int) -> str:
-        """A row in messages."""
-        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
+def place(frame: Frame | None, row: int) -> str:
+    """A row in messages."""
+    return f"row {row}" if frame is None or frame.lines is None else f"line {frame.lines[row]}"
 
 
 def is_frame(data: Any) -> bool:
@@ -229,7 +236,7 @@ def complete_rows(
         row = int(lacking.nonzero()[0])
         name = next(c.name for c, gap in zip(columns, gaps, strict=True) if bool(gap[row]))
         raise ValueError(
-            f"{name} is missing in {(frame or Frame({})).place(row)}; repair it, or leave rows "
+            f"{name} is missing in {place(frame, row)}; repair it, or leave rows "
             'with missing values out by na="drop"'
         )
     if number == rows:
@@ -246,6 +253,6 @@ def require_finite(column: Column, rows: Tensor, frame: Frame | None = None) -> 
     if bool(wrong[rows].any()):
         row = int(rows[wrong[rows]][0])
         raise ValueError(
-            f"{column.name} is {column.values[row].item()} in {(frame or Frame({})).place(row)}, "
+            f"{column.name} is {column.values[row].item()} in {place(frame, row)}, "
             "but must be a finite number"
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +11,15 @@ import torch
 from torch import Tensor
 
 from diffurn._validation import as_float64_tensor
-from diffurn.inference.columns import Column, Frame, is_frame, listed, read_column, require_finite
+from diffurn.inference.columns import (
+    Column,
+    Frame,
+    is_frame,
+    listed,
+    place,
+    read_column,
+    require_finite,
+)
 
 _SPECIALS = ("strata", "offset", "cluster")
 _MANY_LEVELS = 1000
@@ -24,12 +32,24 @@ class Design:
     Attributes:
         matrix: ``(N, p)``, float64.
         names: of the p columns; ``factor[T.level]`` is the indicator of a level.
+        terms: the number of the term that each column belongs to, such as a factor.
         again: makes the matrix of the same columns from other data.
     """
 
     matrix: Tensor
     names: tuple[str, ...]
+    terms: tuple[int, ...]
     again: Callable[[Any], Tensor]
+
+    def without(self, columns: Collection[int]) -> Design:
+        """The design without some columns."""
+        kept = [k for k in range(len(self.names)) if k not in columns]
+        return Design(
+            self.matrix[:, kept],
+            tuple(self.names[k] for k in kept),
+            tuple(self.terms[k] for k in kept),
+            lambda data: self.again(data)[:, kept],
+        )
 
 
 # --- columns
@@ -64,16 +84,18 @@ def design_of_columns(columns: Sequence[Column], rows: Tensor, frame: Frame | No
         require_finite(column, rows, frame)
         require_not_spoilt(column, rows, frame)
     kept = [column.at(rows) for column in columns]
-    parts, names = [], []
-    for column in kept:
+    parts, names, terms = [], [], []
+    for number, column in enumerate(kept):
         if column.levels is None:
             parts.append(column.values.unsqueeze(-1))
-            names.append(column.name)
-            continue
-        _require_levels(column)
-        others = torch.arange(1, len(column.levels), device=column.values.device)
-        parts.append((column.values.unsqueeze(-1) == others).double())
-        names += [f"{column.name}[T.{level}]" for level in column.levels[1:]]
+            own = [column.name]
+        else:
+            _require_levels(column)
+            others = torch.arange(1, len(column.levels), device=column.values.device)
+            parts.append((column.values.unsqueeze(-1) == others).double())
+            own = [f"{column.name}[T.{level}]" for level in column.levels[1:]]
+        names += own
+        terms += [number] * len(own)
 
     def again(values: Any) -> Tensor:
         fresh = read_covariates(values)
@@ -82,7 +104,7 @@ def design_of_columns(columns: Sequence[Column], rows: Tensor, frame: Frame | No
         return torch.cat([_recoded(old, new) for old, new in zip(kept, fresh, strict=True)], -1)
 
     matrix = torch.cat(parts, -1) if parts else torch.zeros(len(rows), 0, dtype=torch.float64)
-    return Design(matrix, tuple(names), again)
+    return Design(matrix, tuple(names), tuple(terms), again)
 
 
 def _recoded(old: Column, new: Column) -> Tensor:
@@ -112,7 +134,7 @@ def require_not_spoilt(column: Column, rows: Tensor, frame: Frame | None = None)
     row = int(rows[torch.isin(column.values[rows], codes.to(column.values.device))][0])
     raise ValueError(
         f"{column.name} is {column.levels[int(column.values[row])]!r} in "
-        f"{(frame or Frame({})).place(row)}, but numbers elsewhere; repair it, or write "
+        f"{place(frame, row)}, but numbers elsewhere; repair it, or write "
         f"C({column.name}) in a formula if these are levels of a factor"
     )
 
@@ -186,6 +208,10 @@ class Formula:
                 )
         return [frame.column(name) for name in self.variables]
 
+    def columns_of_right(self, frame: Frame) -> list[Column]:
+        """The columns that the right side and the offset use, of other data."""
+        return [frame.column(name) for name in self.variables if name in frame.columns]
+
     def design(self, columns: Sequence[Column], rows: Tensor, frame: Frame | None = None) -> Design:
         """The right side as a matrix, for some rows of the columns that it uses."""
         in_factors = set(re.findall(r"\bC\(\s*(\w+)", self.text))
@@ -206,7 +232,13 @@ class Formula:
             return _numbers(matrix, everything, None)[0]
 
         matrix, names = _numbers(built, rows, frame)
-        return Design(matrix.to(rows.device), names, again)
+        by_name = {
+            spec.column_names[k]: number
+            for number, columns_of_term in enumerate(spec.term_indices.values())
+            for k in columns_of_term
+        }
+        terms = tuple(by_name[name] for name in names)
+        return Design(matrix.to(rows.device), names, terms, again)
 
     def values(
         self, expression: str, columns: Sequence[Column], rows: Tensor, frame: Frame | None = None
@@ -296,8 +328,8 @@ def _numbers(built: Any, rows: Tensor, frame: Frame | None) -> tuple[Tensor, tup
     names = [names[k] for k in kept]
     if not bool(matrix.isfinite().all()):
         row, k = (~matrix.isfinite()).nonzero()[0].tolist()
-        place = (frame or Frame({})).place(int(rows[row]))
+        where = place(frame, int(rows[row]))
         raise ValueError(
-            f"{names[k]} is {matrix[row, k].item()} in {place}, but must be a finite number"
+            f"{names[k]} is {matrix[row, k].item()} in {where}, but must be a finite number"
         )
     return matrix, tuple(names)

@@ -46,6 +46,11 @@ class Fitted:
     parameters: Tensor
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """Names of the p coefficients."""
+        raise NotImplementedError
+
+    @property
     def model(self) -> str:
         """``"fisher"`` or ``"wallenius"``."""
         return self.solution.objective.model.name

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from diffurn._fisher.moments import covariance as fisher_covariance
 from diffurn._fisher.moments import log_prob_and_derivatives as fisher_derivatives
+from diffurn._validation import require_one_of
 from diffurn._wallenius.probabilities import log_prob_and_derivatives as wallenius_derivatives
 from diffurn.fisher import FisherHypergeometric
 from diffurn.inference.rows import Rows
@@ -55,6 +56,21 @@ MODELS = {
         "wallenius", WalleniusHypergeometric, _scaled_wallenius_derivatives, averages=False
     ),
 }
+
+
+def check_model(model: str, penalty: str | None, ridge: float) -> None:
+    """Raises a ValueError for a model or a penalty that does not exist."""
+    require_one_of("model", model, tuple(MODELS))
+    require_one_of("penalty", penalty, (None, "ridge", "firth"))
+    if not 0 < ridge < float("inf"):
+        raise ValueError(f"ridge is {ridge}, but must be a finite number above 0")
+    if penalty == "firth" and model != "fisher":
+        raise ValueError('penalty "firth" needs model "fisher"; for model "wallenius" use "ridge"')
+
+
+def penalty_of(name: str | None, ridge: float) -> Penalty | None:
+    """The penalty of that name."""
+    return None if name is None else Ridge(ridge) if name == "ridge" else Firth()
 
 
 def log_weights_of(sample: Sample, coefficients: Tensor) -> Tensor:
@@ -125,7 +141,7 @@ class Objective:
             chosen,
             sample.merged(chosen.averages),
             sample.counts.new_zeros(len(sample.counts), p, p),
-            None if penalty is None else Ridge(ridge) if penalty == "ridge" else Firth(),
+            penalty_of(penalty, ridge),
             progress,
         )
 

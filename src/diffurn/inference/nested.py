@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -192,9 +193,14 @@ def contains(larger: Sample, smaller: Sample) -> bool:
         weight = sample.frequencies.repeat_interleave(sample.counts.shape[-1], 1).unsqueeze(-1)
         columns.append((centred, weight))
     (x, weight), (z, _) = columns
-    gram, cross, size = larger.summed(
-        x.mT @ (weight * x), x.mT @ (weight * z), (weight * z * z).sum(1)
-    )
+    return spans(x, z, weight, larger.summed)
+
+
+def spans(x: Tensor, z: Tensor, weight: Tensor, summed: Callable[..., tuple[Tensor, ...]]) -> bool:
+    """Whether every column of z ``(D, N, q)`` is a combination of those of x ``(D, N, p)``, in rows
+    of a positive weight ``(D, N, 1)``.
+    """
+    gram, cross, size = summed(x.mT @ (weight * x), x.mT @ (weight * z), (weight * z * z).sum(1))
     scale = gram.diagonal(dim1=-2, dim2=-1).sqrt().clamp(min=1e-300)
     unit = gram / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     scaled = cross / scale.unsqueeze(-1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor, distributed
@@ -22,6 +22,8 @@ from diffurn.inference.sample import Sample
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
+
+T = TypeVar("T")
 
 _LARGEST = 2**53  # float64 holds every integer up to here
 # Rounding may leave this much of a column that is constant in each row, and of a column that
@@ -360,65 +362,74 @@ def identified(sample: Sample) -> Sample:
     (squares,) = sample.summed(
         (sample.frequencies[..., None, None] * competing.square()).sum((1, 2))
     )
-    reason = "has one value for all groups of a row, in every row; it cancels, leave it out"
-    names = [f"covariates column {name!r}" for name in sample.names]
-    require_identified(sample.gram(), squares, names, reason)
+    for k, reason in without_influence(sample.gram(), squares).items():
+        if reason == CONSTANT:
+            reason = "has one value for all groups of a row, in every row; it cancels, leave it out"
+        raise ValueError(f"covariates column {sample.names[k]!r} {reason}")
     return replace(sample, design=sample.centred_design())
 
 
-def require_identified(
-    products: Tensor, squares: Tensor, names: Sequence[str], reason: str
-) -> None:
-    """Raises a ValueError that names a feature without influence, or without influence beyond that
-    of the features before it.
+CONSTANT = "is constant"
+_COMBINATION = (
+    "is, up to rounding, a linear combination of the columns before it; leave it out or, if its "
+    "values are large compared with their differences, subtract a typical one from all"
+)
+
+
+def without_influence(products: Tensor, squares: Tensor) -> dict[int, str]:
+    """The features on which the likelihood does not depend, or not beyond the features before them,
+    each with the reason.
 
     Args:
         products: Σ zᵀz of the centred features, ``(D, p, p)``.
         squares: Σ z² of the features as given, ``(D, p)``.
-        names: of the features, for messages.
-        reason: what is wrong with a feature without influence.
     """
     scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
-    constant = (scale <= _CONSTANT * squares.sqrt()) | (scale == 0)
-    for k, name in enumerate(names):
-        if bool(constant[:, k].any()):
-            raise ValueError(f"{name} {reason}")
+    constant = ((scale <= _CONSTANT * squares.sqrt()) | (scale == 0)).any(0).tolist()
+    found = {k: CONSTANT for k, is_constant in enumerate(constant) if is_constant}
+    scale = torch.where(scale > 0, scale, 1.0)
     rest = products / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     # A Cholesky decomposition: the pivot is the part of a column that is independent of the columns
     # before it.
-    for k, name in enumerate(names):
+    for k in range(len(constant)):
         pivot = rest[:, k, k]
-        if bool((pivot <= _DEPENDENT).any()):
-            raise ValueError(
-                f"{name} is, up to rounding, a linear combination of the columns before it; leave "
-                "it out or, if its values are large compared with their differences, subtract a "
-                "typical one from all"
-            )
-        rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
+        if k not in found and bool((pivot <= _DEPENDENT).any()):
+            found[k] = _COMBINATION
+        if k not in found:
+            rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
+    return found
 
 
 # --- rows in several processes
 
 
+def described(sample: Sample) -> dict[str, Any]:
+    """The properties of a sample that all processes must share, by the names of arguments."""
+    shape = tuple(sample.batch_shape)
+    return {"batch_shape": shape, "groups": sample.groups, "names": sample.names}
+
+
 def read_together(
-    process_group: ProcessGroup, read: Callable[[], Read], options: Mapping[str, Any]
-) -> Read:
+    process_group: ProcessGroup,
+    read: Callable[[], T],
+    describe: Callable[[T], Mapping[str, Any]],
+    options: Mapping[str, Any],
+) -> T:
     """read(), in every process. An error in one process is raised in all, so that no process waits
     for another one for ever.
 
     Args:
         process_group: the processes.
         read: reads the rows of this process.
+        describe: the properties of these rows that must be the same in all processes, by name.
         options: arguments that must be the same in all processes, by name.
     """
     if distributed.get_rank(process_group) < 0:
         raise ValueError("this process does not belong to process_group; fit in its members only")
     failure: Exception | None = None
     try:
-        rows = read()
-        sample = rows.sample
-        about = {"batch_shape": tuple(sample.batch_shape), "groups": sample.groups}
-        message: Any = (None, {**about, "names": sample.names, **options})
+        found = read()
+        message: Any = (None, {**describe(found), **options})
     except Exception as error:
         failure, message = error, (str(error), {})
     messages: list[Any] = [None] * distributed.get_world_size(process_group)
@@ -431,9 +442,14 @@ def read_together(
     for rank, (_, theirs) in enumerate(messages):
         for name, value in messages[0][1].items():
             if theirs[name] != value:
-                found = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
+                values = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
                 raise ValueError(
-                    f"{name} must be the same in all processes of process_group, but is {found}"
+                    f"{name} must be the same in all processes of process_group, but is {values}"
                 )
-    sample = replace(sample, process_group=process_group)
+    return found
+
+
+def spread(rows: Read, process_group: ProcessGroup) -> Read:
+    """The rows of this process, as a part of those of all processes."""
+    sample = replace(rows.sample, process_group=process_group)
     return rows._replace(sample=sample, left_out=sample.summed(rows.left_out)[0])
