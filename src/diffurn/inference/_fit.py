@@ -14,12 +14,9 @@ from diffurn.inference.estimates import check_interval, estimates_of
 from diffurn.inference.likelihood import Objective, Progress, check_model
 from diffurn.inference.reading import (
     Read,
-    described,
     find_group,
     identified,
     read_rows,
-    read_together,
-    spread,
 )
 from diffurn.inference.result import FitResult
 from diffurn.inference.robust import chosen_covariance
@@ -27,6 +24,7 @@ from diffurn.inference.rowwise import Clusters, with_errors
 from diffurn.inference.sample import Sample
 from diffurn.inference.solution import solve_sample
 from diffurn.inference.tables import Arguments, arguments_of_table, index_labels, is_table
+from diffurn.inference.together import described, read_together, spread
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -232,8 +232,9 @@ def _tests(result: FitResult) -> Iterator[str]:
     yield _about_intervals(result)
     yield _about_equality(result)
     yield _about_fit(result)
+    number = number_of("parameter", int(result.parameters))
     yield (
-        f"AIC {float(result.aic) + 0.0:,.2f} with {number_of('parameter', int(result.parameters))}, "
+        f"AIC {float(result.aic) + 0.0:,.2f} with {number}, "
         f"log-likelihood {float(result.log_likelihood):,.3f} (all alike: "
         f"{float(result.central_log_likelihood):,.3f})."
     )
