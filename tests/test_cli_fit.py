@@ -132,7 +132,7 @@ def test_covariates_show_their_coefficients(tmp_path: Path) -> None:
     result = run("fit", path, "--covariate", "age", "--reference", "a")
     assert result.exit_code == 0, result.output
     assert "b:age" in result.stdout
-    assert "Groups are compared with a" in " ".join(result.stdout.split())
+    assert "Coefficients that name a group compare it with a." in " ".join(result.stdout.split())
     expected = fit(read_counts(path, ["age"]), covariates=["age"], reference="a")
     assert fit_as_json(path, "--covariate", "age", "--reference", "a") == {
         **expected.to_dict(),

@@ -102,7 +102,7 @@ def _about_scale(result: FitResult) -> Iterator[str]:
         yield f"ω: importance relative to {relative}. p tests ω = 1, {equal}."
         yield "If ω = 1: expected if all groups were alike."
         return
-    own = f" Groups are compared with {relative}, whose log ω is 0 there." if relative else ""
+    own = f" Coefficients that name a group compare it with {relative}." if relative else ""
     yield f"exp β: factor on ω per unit of the covariate. p tests β = 0.{own}"
 
 
