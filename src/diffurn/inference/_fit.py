@@ -164,7 +164,7 @@ def fit(
             given.groups,
             given.covariates,
             given.names,
-            _lacking(labels, given.counts),
+            None if labels is None else labels.missing,
             na,
         )
         return given, rows, labels
@@ -248,19 +248,6 @@ def _arguments(
     return arguments_of_table(counts, covariates, formula, cluster, reference, columns, na)
 
 
-def _lacking(labels: Column | None, counts: Any) -> Tensor | None:
-    """Rows without the label of a cluster."""
-    if labels is None:
-        return None
-    rows = counts.shape[-2] if getattr(counts, "ndim", 0) > 1 else len(counts)
-    if len(labels.values) != rows:
-        raise ValueError(
-            f"cluster has {len(labels.values):,} labels, but there are {rows:,} rows; give one "
-            "label per row"
-        )
-    return labels.missing
-
-
 def _clusters(labels: Column, kept: Tensor) -> Clusters:
     codes = labels.values.to(kept.device)[kept]
     numbers, places = torch.unique(codes, return_inverse=True)
@@ -272,9 +259,13 @@ def _clusters(labels: Column, kept: Tensor) -> Clusters:
 
 
 def _labels(labels: tuple[str, ...] | None, kept: Tensor) -> tuple[str, ...] | None:
+    """The labels of the rows that are kept; of rows without labels their numbers, if some are left
+    out.
+    """
+    rows = kept.tolist()
     if labels is None:
-        return None
-    return labels if len(labels) == len(kept) else tuple(labels[row] for row in kept.tolist())
+        return None if not rows or rows[-1] == len(rows) - 1 else tuple(map(str, rows))
+    return labels if len(labels) == len(rows) else tuple(labels[row] for row in rows)
 
 
 def _refuse_together(cluster: Any, interval: str | None) -> None:

@@ -99,6 +99,11 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
     if z is not None:
         gaps["covariates"] = (z.isnan().any(-1) & (m != 0)).any(-1)
     if lacking is not None:
+        if len(lacking) != f.shape[1]:
+            raise ValueError(
+                f"cluster has {len(lacking):,} labels, but there are {f.shape[1]:,} rows; give one "
+                "label per row"
+            )
         gaps["cluster"] = lacking.expand(f.shape)
     missing = torch.stack([gap.expand(f.shape) for gap in gaps.values()]).any(0)
     if na == "raise" and bool(missing.any()):
