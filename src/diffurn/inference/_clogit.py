@@ -122,7 +122,12 @@ def clogit(
         check_model(model, penalty, ridge)
         rows = read_rows(arguments)
         kind = chosen_covariance(covariance, rows.clusters)
-        check_interval(level, interval or "wald", "interval", kind)
+        check_interval(level, "wald", "interval")
+        if interval == "profile" and kind != "model":
+            raise ValueError(
+                'interval "profile" needs the likelihood to be right, which robust standard errors '
+                'do not assume; use interval="wald"'
+            )
         return rows
 
     if process_group is None:
