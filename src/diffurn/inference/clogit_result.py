@@ -99,8 +99,6 @@ class ClogitResult(Fitted):
         solution = _with_errors(solution, strata, covariance, clusters)
         estimates = estimates_of(solution, None)
         lower, upper = interval_of(solution, estimates, level, interval)
-        silent = replace(solution.objective, progress=None)
-        null = silent.likelihood(torch.zeros_like(solution.optimum.coefficients)).value
         (rows,) = strata.summed(strata.frequencies.sum())
         result = cls(
             solution,
@@ -114,7 +112,7 @@ class ClogitResult(Fitted):
             given=given,
             rows=rows.to(torch.int64),
             cases=strata.drawn[0].to(torch.int64),
-            null_log_likelihood=null[0],
+            null_log_likelihood=_null_log_likelihood(solution),
             clusters=clusters,
         )
         if strata.process_group is not None:
@@ -297,6 +295,18 @@ class ClogitResult(Fitted):
 
 
 # --- strata at the estimate
+
+
+def _null_log_likelihood(solution: Solution) -> Tensor:
+    """With all coefficients zero; without an offset, every subset of a stratum is as likely."""
+    strata = solution.objective.sample
+    assert isinstance(strata, Strata)
+    if bool(strata.summed((strata.offset != 0).sum())[0] > 0):
+        silent = replace(solution.objective, progress=None)
+        return silent.likelihood(torch.zeros_like(solution.optimum.coefficients)).value[0]
+    cases, sizes = strata.cases, strata.sizes.double()
+    subsets = torch.lgamma(sizes + 1) - torch.lgamma(cases + 1) - torch.lgamma(sizes - cases + 1)
+    return strata.summed(-(strata.frequencies * subsets).sum())[0]
 
 
 def _with_errors(
