@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+import subprocess
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -83,6 +85,46 @@ def test_redundant_columns_of_an_interaction_are_left_out_as_in_r() -> None:
     result = clogit("case ~ group + group:size", data=frame, strata="stratum")
     assert result.names == ("group[T.b]", "group[T.c]", "group[a]:size", "group[b]:size")
     assert "group[c]:size is left out" in result.notes[0]
+
+
+# The data sets that come with R are not copied here. The names are those of R's help pages.
+R_SCRIPT = """
+library(survival)
+control <- coxph.control(eps = 1e-14)
+if (name == "infert") {
+  d <- infert
+  r <- clogit(case ~ spontaneous + induced + strata(stratum), d, method = "exact",
+              control = control)
+} else {
+  jobs <- levels(logan$occupation); n <- nrow(logan); i <- rep(1:n, length(jobs))
+  d <- data.frame(logan[i, ], id = i, tocc = factor(rep(jobs, each = n)))
+  d$case <- as.integer(d$occupation == d$tocc)
+  r <- clogit(case ~ tocc + tocc:education + strata(id), d, method = "exact", control = control)
+}
+write.csv(d, file.path(folder, "data.csv"), row.names = FALSE)
+estimates <- coef(r)[!is.na(coef(r))]
+cat(format(c(estimates, r$loglik), digits = 17), "\\n")
+"""
+
+
+@pytest.mark.needs("survival")
+@pytest.mark.parametrize(
+    ("name", "formula"),
+    [
+        ("infert", "case ~ spontaneous + induced + strata(stratum)"),
+        ("logan", "case ~ tocc + tocc:education + strata(id)"),
+    ],
+)
+def test_data_sets_of_r_give_the_numbers_of_r(name: str, formula: str, tmp_path: Path) -> None:
+    script = f"name <- {name!r}; folder <- {str(tmp_path)!r}\n{R_SCRIPT}"
+    done = subprocess.run(
+        ["Rscript", "--vanilla", "-"], input=script, capture_output=True, text=True, check=True
+    )
+    *estimates, null, best = map(float, done.stdout.split())
+    result = clogit(formula, data=pd.read_csv(tmp_path / "data.csv"))
+    assert_near(result.coefficients, estimates)
+    assert_near(result.null_log_likelihood, null)
+    assert_near(result.log_likelihood, best)
 
 
 # --- statsmodels and brute force
@@ -430,7 +472,7 @@ def test_reports_fit_eighty_columns_and_name_their_scale() -> None:
     assert "23 cases among 50 rows, in 4 strata of 5\nto 22 rows" in str(result)
     frame = result.to_frame()
     assert list(frame.columns)[:1] == ["beta"]
-    assert_near(frame["odds_ratio"].to_numpy(), result.coefficients.exp(), 1e-15)
+    assert_near(frame["odds_ratio"].tolist(), result.coefficients.exp(), 1e-15)
     record = result.to_dict()
     assert record["coefficients"][2]["name"] == "group[T.b]"
     assert record["tests_that_all_beta_are_zero"]["Wald"]["statistic"] == pytest.approx(1.46745926)
