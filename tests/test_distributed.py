@@ -17,7 +17,7 @@ from torch import Tensor, distributed, nn
 
 from diffurn import FisherHypergeometric, FitResult, WalleniusHypergeometric, fit
 from diffurn.inference.likelihood import Objective
-from diffurn.inference.reading import read_sample
+from diffurn.inference.reading import read_rows
 from diffurn.inference.solution import solve_sample
 
 pytestmark = pytest.mark.skipif(
@@ -59,7 +59,7 @@ class ManyRows(Case):
     """A fit that begins with a subsample, as it does with 100,000 rows."""
 
     def fit(self, rows: slice = slice(None), process_group: Any = None) -> FitResult:
-        sample = read_sample(self.counts[rows], self.sizes[rows])
+        sample = read_rows(self.counts[rows], self.sizes[rows]).sample
         sample = replace(sample, process_group=process_group)
         objective = replace(Objective.of("fisher", sample), many_rows=20, subsample=12)
         return FitResult.of(solve_sample(objective), sample)

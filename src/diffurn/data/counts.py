@@ -147,8 +147,8 @@ def read_stream(
         listed = ", ".join(map(quoted, text.shown[:6])) + (", …" if len(text.shown) > 6 else "")
         raise place(
             f"the columns are {listed}, but a count table has the columns m_<group> and x_<group> "
-            "for every group (wide), or row, group, available, drawn (long); columns of other "
-            "names can be renamed"
+            "for every group (wide), or row, group, available, drawn (long); if yours have other "
+            "names, say which (--columns row=plot,group=species,drawn=used)"
         )
     table = _read_wide(text, variables) if wide else _read_long(text, variables)
     try:

@@ -109,4 +109,6 @@ class CountTable:
             return self
         columns = tuple(name for name, gaps in lacking.items() if bool(gaps.any()))
         left_out = LeftOut(int(missing.sum()), int(empty.sum()), columns)
-        return replace(self.at(torch.nonzero(kept).flatten()), left_out=left_out)
+        labels = self.row_labels or tuple(map(str, range(len(kept))))
+        numbered = replace(self, row_labels=labels)
+        return replace(numbered.at(torch.nonzero(kept).flatten()), left_out=left_out)

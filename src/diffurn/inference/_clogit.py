@@ -22,10 +22,10 @@ from diffurn.inference.clogit_reading import (
 from diffurn.inference.clogit_result import ClogitResult, Given
 from diffurn.inference.estimates import check_interval
 from diffurn.inference.likelihood import MODELS, Progress, check_model, penalty_of
-from diffurn.inference.reading import read_together
 from diffurn.inference.robust import chosen_covariance
 from diffurn.inference.solution import solve_sample
 from diffurn.inference.strata import Strata, StrataObjective
+from diffurn.inference.together import read_together
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

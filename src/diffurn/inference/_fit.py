@@ -14,12 +14,9 @@ from diffurn.inference.estimates import check_interval, estimates_of
 from diffurn.inference.likelihood import Objective, Progress, check_model
 from diffurn.inference.reading import (
     Read,
-    described,
     find_group,
     identified,
     read_rows,
-    read_together,
-    spread,
 )
 from diffurn.inference.result import FitResult
 from diffurn.inference.robust import chosen_covariance
@@ -27,6 +24,7 @@ from diffurn.inference.rowwise import Clusters, with_errors
 from diffurn.inference.sample import Sample
 from diffurn.inference.solution import solve_sample
 from diffurn.inference.tables import Arguments, arguments_of_table, index_labels, is_table
+from diffurn.inference.together import described, read_together, spread
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -166,7 +164,7 @@ def fit(
             given.groups,
             given.covariates,
             given.names,
-            _lacking(labels, given.counts),
+            None if labels is None else labels.missing,
             na,
         )
         return given, rows, labels
@@ -250,19 +248,6 @@ def _arguments(
     return arguments_of_table(counts, covariates, formula, cluster, reference, columns, na)
 
 
-def _lacking(labels: Column | None, counts: Any) -> Tensor | None:
-    """Rows without the label of a cluster."""
-    if labels is None:
-        return None
-    rows = counts.shape[-2] if getattr(counts, "ndim", 0) > 1 else len(counts)
-    if len(labels.values) != rows:
-        raise ValueError(
-            f"cluster has {len(labels.values):,} labels, but there are {rows:,} rows; give one "
-            "label per row"
-        )
-    return labels.missing
-
-
 def _clusters(labels: Column, kept: Tensor) -> Clusters:
     codes = labels.values.to(kept.device)[kept]
     numbers, places = torch.unique(codes, return_inverse=True)
@@ -274,9 +259,13 @@ def _clusters(labels: Column, kept: Tensor) -> Clusters:
 
 
 def _labels(labels: tuple[str, ...] | None, kept: Tensor) -> tuple[str, ...] | None:
+    """The labels of the rows that are kept; of rows without labels their numbers, if some are left
+    out.
+    """
+    rows = kept.tolist()
     if labels is None:
-        return None
-    return labels if len(labels) == len(kept) else tuple(labels[row] for row in kept.tolist())
+        return None if not rows or rows[-1] == len(rows) - 1 else tuple(map(str, rows))
+    return labels if len(labels) == len(rows) else tuple(labels[row] for row in rows)
 
 
 def _refuse_together(cluster: Any, interval: str | None) -> None:

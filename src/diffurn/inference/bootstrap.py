@@ -164,9 +164,8 @@ def _shift(contrasts: Tensor, repeated: Solution) -> Tensor:
     k = contrasts.shape[-1]
     anchor = (torch.eye(k).to(contrasts) - contrasts) > 1e-12  # (B, group, members of its anchor)
     compared = torch.where(anchor, order, 0.0)
-    anchored = torch.where(anchor, order, torch.nan)
-    lowest = torch.nan_to_num(anchored, nan=torch.inf).amin(-1)
-    highest = torch.nan_to_num(anchored, nan=-torch.inf).amax(-1)
+    lowest = torch.where(anchor, order, torch.inf).amin(-1)
+    highest = torch.where(anchor, order, -torch.inf).amax(-1)
     # Relative to a mean of groups that are not comparable with each other, nothing is known.
     known = (lowest == highest) & ~compared.isnan().any(-1) & ~absent
     return torch.where(known, highest, torch.nan)

@@ -189,6 +189,8 @@ def forest_plot_by(by: str, fits: Mapping[str, FitResult]) -> Figure:
         for name, estimate, start, end in zip(result.names, estimates, lower, upper, strict=True):
             place = names.index(name) + (k - (len(fits) - 1) / 2) * step
             if name == result.reference or math.isnan(start) or math.isnan(end):
+                if name == result.reference and k == 0:
+                    axes.plot([1], [names.index(name)], "D", c=GREY, mfc="white", markersize=5.5)
                 continue
             left, right = (math.exp(min(max(value, low), high)) for value in (start, end))
             axes.hlines(place, left, right, colors=colour, linewidth=1.6)

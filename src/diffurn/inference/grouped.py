@@ -10,6 +10,7 @@ import torch
 from diffurn.inference._fit import fit
 from diffurn.inference.estimates import chi_squared_tail
 from diffurn.inference.fitted import LikelihoodRatio
+from diffurn.inference.notes import is_overdispersed
 from diffurn.inference.report import jsonable
 from diffurn.inference.result import FitResult
 from diffurn.inference.tables import names_of, read_table, variables_of
@@ -73,6 +74,8 @@ class FitsBy(dict[str, FitResult]):
         if test is not None and int(test.degrees_of_freedom) > 0:
             p = float(test.p_value)
             verdict = "yes" if p < 1 - self.pooled.level else "nothing here speaks for it"
+            if any(is_overdispersed(result) for result in self.values()):
+                verdict += ", but rows differ by more than chance, so this p is too small"
             lines += paragraph(
                 f"Do the fits differ by {self.by}? Likelihood ratio: χ² = "
                 f"{float(test.statistic):,.2f} with {int(test.degrees_of_freedom):,} df, "

@@ -85,7 +85,7 @@ class Anova(NamedTuple):
         degrees_of_freedom: how many parameters the larger fit has in addition, ``(...)``.
         denominator: the degrees of freedom below F, ``(...)``; inf for χ².
         p_value: of the hypothesis that the smaller fit is right, ``(...)``.
-        test: ``"likelihood ratio"``, ``"F"`` or ``"Wald F"``.
+        test: ``"likelihood ratio"``, ``"F test"`` or ``"Wald test"``.
         smaller: names of the coefficients of the smaller fit.
         larger: names of the coefficients of the larger fit.
     """
@@ -168,10 +168,10 @@ def anova(result: Comparable, other: Comparable) -> Anova:
         test, statistic, below = "likelihood ratio", ratio, unlimited
         p_value = f_tail(ratio / extra, extra.double(), unlimited)
     else:
-        test, below = "F", larger.degrees_of_freedom
+        test, below = "F test", larger.degrees_of_freedom
         statistic = ratio / extra / larger.dispersion
         if kind != "scaled":
-            test, statistic = "Wald F", _wald(smaller, larger) / extra
+            test, statistic = "Wald test", _wald(smaller, larger) / extra
         p_value = f_tail(statistic, extra.double(), below)
     return Anova(statistic, extra, below, p_value, test, smaller.names, larger.names)
 
@@ -215,13 +215,13 @@ def equality(result: FitResult, ratio: Tensor) -> Anova:
     test, statistic, below = "likelihood ratio", ratio, unlimited
     finite = bool((result.solution.finite_parameters.reshape(parameters.shape) == parameters).all())
     if errors.kind == "scaled":
-        test, below = "F", result.degrees_of_freedom
+        test, below = "F test", result.degrees_of_freedom
         statistic = ratio / parameters.clamp(min=1) / result.dispersion
     elif errors.kind != "model" and finite:
         gauge, b = result.solution.gauge, result.solution.optimum.coefficients
         solved = torch.linalg.solve_ex(errors.covariance + gauge, b.unsqueeze(-1))[0].squeeze(-1)
         wald = (b * solved).sum(-1).reshape(parameters.shape) / parameters.clamp(min=1)
-        test, below = "Wald F", result.degrees_of_freedom
+        test, below = "Wald test", result.degrees_of_freedom
         enough = (errors.number.reshape(parameters.shape) > parameters) & (below > 0)
         statistic = torch.where(enough, wald, torch.nan)
     degrees = parameters.double()

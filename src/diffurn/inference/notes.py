@@ -157,6 +157,15 @@ def _about_errors(result: FitResult) -> list[str]:
             f"covariance {kind} has no degrees of freedom left here, so there are no standard "
             "errors; it needs more rows or clusters than parameters."
         )
+    if result.bootstrap is not None and result.reference is None:
+        silent = result.bootstrap.values.isnan().all(-1).sum(-1)
+        number, total = int(silent[0]), result.bootstrap.values.shape[1]
+        if number:
+            notes.append(
+                f"{number:,} of {total:,} resamples say nothing about the mean of ω, because a "
+                "group was never (or always) drawn in them; "
+                f'reference="{_suggested(result)}" uses more of them.'
+            )
     if kind not in ("model", "scaled") and bool(result.coefficients.isinf().any()):
         notes.append(
             "The bounds of infinite estimates are those of the profile likelihood, which is not "

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
 from diffurn._validation import (
     as_counts,
@@ -21,7 +21,7 @@ from diffurn.inference.columns import NA_RULES
 from diffurn.inference.sample import Sample
 
 if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
+    pass
 
 T = TypeVar("T")
 
@@ -99,6 +99,11 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
     if z is not None:
         gaps["covariates"] = (z.isnan().any(-1) & (m != 0)).any(-1)
     if lacking is not None:
+        if len(lacking) != f.shape[1]:
+            raise ValueError(
+                f"cluster has {len(lacking):,} labels, but there are {f.shape[1]:,} rows; give one "
+                "label per row"
+            )
         gaps["cluster"] = lacking.expand(f.shape)
     missing = torch.stack([gap.expand(f.shape) for gap in gaps.values()]).any(0)
     if na == "raise" and bool(missing.any()):
@@ -122,10 +127,9 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
         )
         require("covariates", z, z.isfinite(), "every feature must be a finite number")
     _check_counts(x, m, sample.batch_shape, sample.groups)
-    _check_frequencies(f, sample.batch_shape)
     empty = ~missing & (x.sum(-1) == 0)
     left_out = torch.stack([missing.sum(-1), empty.sum(-1)], -1)
-    nothing = torch.nonzero((missing | empty | (f == 0)).all(-1)).flatten().tolist()
+    nothing = torch.nonzero((missing | empty).all(-1)).flatten().tolist()
     if nothing:
         where = (
             f" of data set {_index(nothing[0], sample.batch_shape)}" if sample.batch_shape else ""
@@ -136,6 +140,7 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
             "drawn"
         )
     f = torch.where(empty, 0.0, f) if bool(empty.any()) else f
+    _check_frequencies(f, sample.batch_shape)
     sample = replace(sample, counts=x, group_sizes=m, frequencies=f, design=z)
     kept = torch.nonzero(~(missing | empty).all(0)).flatten()
     if len(kept) < x.shape[1]:
@@ -398,58 +403,3 @@ def without_influence(products: Tensor, squares: Tensor) -> dict[int, str]:
         if k not in found:
             rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
     return found
-
-
-# --- rows in several processes
-
-
-def described(sample: Sample) -> dict[str, Any]:
-    """The properties of a sample that all processes must share, by the names of arguments."""
-    shape = tuple(sample.batch_shape)
-    return {"batch_shape": shape, "groups": sample.groups, "names": sample.names}
-
-
-def read_together(
-    process_group: ProcessGroup,
-    read: Callable[[], T],
-    describe: Callable[[T], Mapping[str, Any]],
-    options: Mapping[str, Any],
-) -> T:
-    """read(), in every process. An error in one process is raised in all, so that no process waits
-    for another one for ever.
-
-    Args:
-        process_group: the processes.
-        read: reads the rows of this process.
-        describe: the properties of these rows that must be the same in all processes, by name.
-        options: arguments that must be the same in all processes, by name.
-    """
-    if distributed.get_rank(process_group) < 0:
-        raise ValueError("this process does not belong to process_group; fit in its members only")
-    failure: Exception | None = None
-    try:
-        found = read()
-        message: Any = (None, {**describe(found), **options})
-    except Exception as error:
-        failure, message = error, (str(error), {})
-    messages: list[Any] = [None] * distributed.get_world_size(process_group)
-    distributed.all_gather_object(messages, message, group=process_group)
-    if failure is not None:
-        raise failure
-    for rank, (wrong, _) in enumerate(messages):
-        if wrong is not None:
-            raise ValueError(f"process {rank} of process_group could not read its rows: {wrong}")
-    for rank, (_, theirs) in enumerate(messages):
-        for name, value in messages[0][1].items():
-            if theirs[name] != value:
-                values = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
-                raise ValueError(
-                    f"{name} must be the same in all processes of process_group, but is {values}"
-                )
-    return found
-
-
-def spread(rows: Read, process_group: ProcessGroup) -> Read:
-    """The rows of this process, as a part of those of all processes."""
-    sample = replace(rows.sample, process_group=process_group)
-    return rows._replace(sample=sample, left_out=sample.summed(rows.left_out)[0])

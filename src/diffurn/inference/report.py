@@ -102,7 +102,7 @@ def _about_scale(result: FitResult) -> Iterator[str]:
         yield f"ω: importance relative to {relative}. p tests ω = 1, {equal}."
         yield "If ω = 1: expected if all groups were alike."
         return
-    own = f" Groups are compared with {relative}, whose log ω is 0 there." if relative else ""
+    own = f" Coefficients that name a group compare it with {relative}." if relative else ""
     yield f"exp β: factor on ω per unit of the covariate. p tests β = 0.{own}"
 
 
@@ -232,8 +232,9 @@ def _tests(result: FitResult) -> Iterator[str]:
     yield _about_intervals(result)
     yield _about_equality(result)
     yield _about_fit(result)
+    number = number_of("parameter", int(result.parameters))
     yield (
-        f"AIC {float(result.aic):,.2f} with {number_of('parameter', int(result.parameters))}, "
+        f"AIC {float(result.aic) + 0.0:,.2f} with {number}, "
         f"log-likelihood {float(result.log_likelihood):,.3f} (all alike: "
         f"{float(result.central_log_likelihood):,.3f})."
     )
@@ -269,8 +270,8 @@ def _about_fit(result: FitResult) -> str:
     freedom, p, dispersion = int(fit.degrees_of_freedom), float(fit.p_value), float(fit.dispersion)
     if freedom == 0:
         return (
-            "Does the law fit? It has as many parameters as the counts can determine, so this "
-            "cannot be judged."
+            "Does the law fit? The model is saturated: it has as many parameters as the counts can "
+            "determine, so this cannot be judged."
         )
     verdict = "rows differ no more than by chance"
     if is_overdispersed(result):

@@ -98,7 +98,8 @@ def residuals_of(result: FitResult, found: Deviations) -> Residuals:
 
 
 def residual_plot(result: FitResult) -> Figure:
-    """Pearson residuals against expected counts, and Pearson's statistic of the rows in order.
+    """Pearson residuals of all groups, and below them Pearson's statistic of each row, in the order
+    of the rows.
 
     Under the model most residuals lie between -2 and 2. Colours tell the groups apart; rows far
     away carry their labels.
@@ -110,58 +111,58 @@ def residual_plot(result: FitResult) -> Figure:
     from diffurn.inference.figure import BLUE, COLOURS, GREY, VERMILION, shortened
 
     residuals = result.residuals()
-    figure = Figure(figsize=(9.5, 4.2), layout="constrained", dpi=160)
-    left, right = figure.subplots(1, 2, width_ratios=[1.3, 1])
-    expected, pearson = residuals.expected.cpu(), residuals.pearson.cpu()
+    figure = Figure(figsize=(8.5, 5.2), layout="constrained", dpi=160)
+    upper, lower = figure.subplots(2, 1, sharex=True)
+    pearson, few = residuals.pearson.cpu(), len(result.groups) <= len(COLOURS)
+    rows = range(len(pearson))
     for j, group in enumerate(result.groups):
-        few = len(result.groups) <= len(COLOURS)
-        left.plot(
-            expected[:, j].tolist(),
-            pearson[:, j].tolist(),
-            "o",
-            color=COLOURS[j] if few else BLUE,
-            markersize=4,
-            alpha=0.7,
-            label=shortened(group) if few else None,
+        colour, label = (COLOURS[j], shortened(group)) if few else (BLUE, None)
+        upper.plot(
+            rows, pearson[:, j].tolist(), "o", color=colour, markersize=4, alpha=0.8, label=label
         )
-    left.axhline(0, color=GREY, linewidth=0.8)
+    upper.axhline(0, color=GREY, linewidth=0.8)
     for bound in (-2, 2):
-        left.axhline(bound, color=GREY, linewidth=0.8, linestyle=":")
-    positive = expected[expected > 0]
-    if len(positive) and float(positive.max()) > 30 * float(positive.min()):
-        left.set_xscale("log")
-    left.set_xlabel("balls expected by the fit", size=9)
-    left.set_title("Pearson residuals of rows and groups", loc="left", size=10)
-    if len(result.groups) <= len(COLOURS):
-        left.legend(frameon=False, fontsize=8, handletextpad=0.1)
+        upper.axhline(bound, color=GREY, linewidth=0.8, linestyle=":")
+    upper.set_title("Pearson residuals of the groups in each row", loc="left", size=10)
+    if few:
+        upper.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     ratio = (residuals.statistic / residuals.degrees_of_freedom.clamp(min=1)).cpu()
-    known = (residuals.degrees_of_freedom > 0).cpu()
-    places = torch.nonzero(known).flatten().tolist()
-    right.vlines(places, 0, ratio[known].tolist(), color=BLUE, linewidth=1.2)
-    right.plot(places, ratio[known].tolist(), "o", color=BLUE, markersize=3)
-    right.axhline(1, color=GREY, linewidth=0.8, label="expected by the model")
+    places = torch.nonzero((residuals.degrees_of_freedom > 0).cpu()).flatten().tolist()
+    heights = [float(ratio[row]) for row in places]
+    lower.vlines(places, 0, heights, color=BLUE, linewidth=1.2)
+    lower.plot(places, heights, "o", color=BLUE, markersize=3)
+    lower.axhline(1, color=GREY, linewidth=0.8, label="1, by the model")
     dispersion = float(result.goodness_of_fit().dispersion)
     if math.isfinite(dispersion):
-        right.axhline(
-            dispersion, color=VERMILION, linestyle="--", label=f"dispersion {dispersion:.2g}"
+        lower.axhline(
+            dispersion, color=VERMILION, linestyle="--", label=f"mean: dispersion {dispersion:.2g}"
         )
-    far = sorted(places, key=lambda row: -float(ratio[row]))[:_MOST_LABELS]
-    for row in far:
-        if float(ratio[row]) > _FAR:
-            right.annotate(
-                shortened(residuals.rows[row]),
-                (row, float(ratio[row])),
-                (4, 0),
-                textcoords="offset points",
-                size=7,
-                va="center",
-            )
-    right.set_ylim(bottom=0)
-    right.set_xlabel("row", size=9)
-    right.set_title("Pearson's χ² of each row / its df", loc="left", size=10)
-    right.legend(frameon=False, fontsize=8)
-    for axes in (left, right):
+    for row in _apart(places, heights):
+        lower.annotate(
+            shortened(residuals.rows[row]),
+            (row, float(ratio[row])),
+            (4, 0),
+            textcoords="offset points",
+            size=7,
+            va="center",
+        )
+    lower.set_ylim(bottom=0)
+    lower.set_xlabel("row", size=9)
+    lower.set_title("Pearson's χ² of each row / its degrees of freedom", loc="left", size=10)
+    lower.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    for axes in (upper, lower):
         axes.tick_params(labelsize=8, color=GREY)
         axes.spines[["right", "top"]].set_visible(False)
         axes.spines[["left", "bottom"]].set_color(GREY)
     return figure
+
+
+def _apart(places: list[int], heights: list[float]) -> list[int]:
+    """The highest rows, as far as their labels do not touch each other."""
+    chosen: list[tuple[int, float]] = []
+    for height, row in sorted(zip(heights, places, strict=True), reverse=True)[:_MOST_LABELS]:
+        near = 0.04 * max(places, default=0), 0.06 * max(heights)
+        touches = any(abs(row - r) < near[0] and abs(height - h) < near[1] for r, h in chosen)
+        if height > _FAR and not touches:
+            chosen.append((row, height))
+    return [row for row, _ in chosen]

@@ -122,7 +122,7 @@ class FitResult(Fitted):
             observed=drawn.reshape(*shape, -1),
             available=available.reshape(*shape, -1),
             bootstrap=bootstrap,
-            **about,
+            **{"left_out": rows.new_zeros(*shape, 2), **about},
         )
         if sample.process_group is not None:
             # All processes are here now; later a single one may print a summary or draw a figure.

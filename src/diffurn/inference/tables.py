@@ -31,7 +31,8 @@ class Arguments:
         names: names of the coefficients, or None.
         cluster: a label per row, or None.
         row_labels: or None.
-        compared_with: with covariates from a table, the group that others are compared with.
+        compared_with: with covariates from a table, the group that others are compared with; None
+            if no coefficient compares groups.
         remarks: sentences about the table.
         left_out: rows with missing values, and rows with nothing drawn, that the table left out.
     """
@@ -329,13 +330,13 @@ class Terms(NamedTuple):
     Attributes:
         features: ``(R, c, k)``.
         names: of the k coefficients.
-        base: the group that others are compared with.
+        base: the group that others are compared with; None if no coefficient compares groups.
         remarks: sentences for the notes of the fit.
     """
 
     features: Tensor
     names: tuple[str, ...]
-    base: str
+    base: str | None
     remarks: tuple[str, ...]
 
 
@@ -378,7 +379,8 @@ def terms_of(table: CountTable, covariates: Sequence[str], formula: str | None, 
         names[:0] = [table.groups[j] for j in others]
     if not features:
         raise ValueError("the formula has no term that differs between the groups of a row")
-    return Terms(torch.cat(features, -1), tuple(names), base, remarks)
+    compares = with_group or len(names) > len(of_groups) or not of_groups
+    return Terms(torch.cat(features, -1), tuple(names), base if compares else None, remarks)
 
 
 def _design(
