@@ -38,6 +38,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diffurn.conditional import conditional_log_likelihood
     from diffurn.estimators import (
         CovarianceST,
         Estimator,
@@ -66,6 +67,7 @@ __all__ = [
     "WalleniusHypergeometric",
     "__version__",
     "clogit",
+    "conditional_log_likelihood",
     "exact_test",
     "fit",
     "neuralsort",
@@ -86,6 +88,7 @@ _HOMES = {
     "GumbelSoftmax": "diffurn.estimators",
     "WalleniusHypergeometric": "diffurn.wallenius",
     "clogit": "diffurn.inference",
+    "conditional_log_likelihood": "diffurn.conditional",
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
     "neuralsort": "diffurn.estimators",

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from diffurn._fisher.moments import log_mass
 from diffurn._fisher.nodes import NODES, half_width, surplus
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.batching import elements_per_chunk
@@ -166,3 +167,12 @@ def _slices(values: Tensor) -> Iterator[slice]:
     rows, balls = values.shape
     width = max(64, elements_per_chunk(values.device) // (NODES[1] * rows))
     return (slice(start, start + width) for start in range(0, balls, width))
+
+
+def log_prob(log_weights: Tensor, present: Tensor, drawn: Tensor) -> Tensor:
+    """log P of a subset, ``(B,)``, differentiable twice in the log-weights, in O(c)."""
+    draws = drawn.sum(-1)
+    tilted = log_weights + log_tilt(log_weights.detach(), present, draws).unsqueeze(-1)
+    outcome = torch.where(drawn > 0, tilted, -tilted)
+    apart = torch.where(present > 0, logsigmoid(outcome), 0.0).sum(-1)
+    return apart - log_mass(tilted, present, draws)

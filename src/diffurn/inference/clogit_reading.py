@@ -138,12 +138,11 @@ def informative_strata(read: Read, wallenius: bool) -> tuple[Strata, list[str]]:
     left_out = len(every) - strata.units
     if left_out == 0:
         return strata, []
-    have = "strata have" if left_out > 1 else "stratum has"
-    are = "are" if left_out > 1 else "is"
+    have, are = ("have", "are") if left_out > 1 else ("has", "is")
     reason = "no case or no control"
     if bool((read.frequencies == 0).any()):
         reason += ", or weight 0,"
-    return strata, [f"{left_out:,} of {len(every):,} {have} {reason} and {are} left out."]
+    return strata, [f"{left_out:,} of {len(every):,} strata {have} {reason} and {are} left out."]
 
 
 def identified(read: Read, strata: Strata) -> tuple[Read, Strata, list[str]]:
@@ -156,7 +155,7 @@ def identified(read: Read, strata: Strata) -> tuple[Read, Strata, list[str]]:
     if number == 0:
         raise ValueError(
             "no stratum has both a case and a control, so there is nothing to compare; are these "
-            "the right strata?"
+            f"the right strata?{''.join(' ' + note for note in read.notes)}"
         )
     (squares,) = strata.summed(read.squares(strata))
     names, terms = read.design.names, read.design.terms

@@ -57,15 +57,13 @@ def summary_of(result: ClogitResult) -> str:
 def sizes_of(result: ClogitResult) -> str:
     """Such as ``83 cases among 248 rows, in 83 strata of 2 to 3 rows``."""
     strata, sizes = int(result.rows), result.strata.sizes
-    rows = int((sizes * result.strata.frequencies).sum())
     extent = ""
-    if len(sizes):
+    if strata > 1 and result.strata.process_group is None:
         low, high = int(sizes.min()), int(sizes.max())
         extent = f" of {count(low)} rows" if low == high else f" of {low:,} to {high:,} rows"
     number = "1 stratum" if strata == 1 else f"{count(strata)} strata"
-    return f"{number_of('case', int(result.cases))} among {number_of('row', rows)}, in {number}" + (
-        extent if strata > 1 else ""
-    )
+    cases = number_of("case", int(result.cases))
+    return f"{cases} among {number_of('row', int(result.observations))}, in {number}{extent}"
 
 
 def _coefficient_table(result: ClogitResult) -> list[str]:
@@ -188,7 +186,7 @@ def dict_of(result: ClogitResult) -> dict[str, Any]:
         "aic": float(result.aic),
         "iterations": int(result.iterations),
         "converged": bool(result.converged),
-        "rows": int((result.strata.sizes * result.strata.frequencies).sum()),
+        "rows": int(result.observations),
         "cases": int(result.cases),
         "strata": int(result.rows),
         "tests_that_all_beta_are_zero": {

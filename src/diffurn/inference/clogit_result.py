@@ -73,6 +73,7 @@ class ClogitResult(Fitted):
         given: the rows as they were given.
         rows: how many strata have a case and a control; a stratum that occurred twice counts twice.
         cases: how many cases these strata have.
+        observations: how many rows these strata have.
         null_log_likelihood: log-likelihood with all coefficients zero.
         clusters: of the strata, for cluster-robust standard errors.
     """
@@ -81,6 +82,7 @@ class ClogitResult(Fitted):
     given: Given
     rows: Tensor
     cases: Tensor
+    observations: Tensor
     null_log_likelihood: Tensor
     clusters: Clusters | None
 
@@ -99,9 +101,9 @@ class ClogitResult(Fitted):
         solution = _with_errors(solution, strata, covariance, clusters)
         estimates = estimates_of(solution, None)
         lower, upper = interval_of(solution, estimates, level, interval)
-        silent = replace(solution.objective, progress=None)
-        null = silent.likelihood(torch.zeros_like(solution.optimum.coefficients)).value
-        (rows,) = strata.summed(strata.frequencies.sum())
+        rows, observations = strata.summed(
+            strata.frequencies.sum(), strata.frequencies @ strata.sizes.double()
+        )
         result = cls(
             solution,
             estimates,
@@ -114,12 +116,13 @@ class ClogitResult(Fitted):
             given=given,
             rows=rows.to(torch.int64),
             cases=strata.drawn[0].to(torch.int64),
-            null_log_likelihood=null[0],
+            observations=observations.to(torch.int64),
+            null_log_likelihood=_null_log_likelihood(solution),
             clusters=clusters,
         )
         if strata.process_group is not None:
             # All processes are here now; later a single one may print a summary or draw a figure.
-            _ = result.p_values, result.score_test()
+            _ = result.p_values, result.score_test(), solution.split
         return result
 
     @property
@@ -297,6 +300,18 @@ class ClogitResult(Fitted):
 
 
 # --- strata at the estimate
+
+
+def _null_log_likelihood(solution: Solution) -> Tensor:
+    """With all coefficients zero; without an offset, every subset of a stratum is as likely."""
+    strata = solution.objective.sample
+    assert isinstance(strata, Strata)
+    if bool(strata.summed((strata.offset != 0).sum())[0] > 0):
+        silent = replace(solution.objective, progress=None)
+        return silent.likelihood(torch.zeros_like(solution.optimum.coefficients)).value[0]
+    cases, sizes = strata.cases, strata.sizes.double()
+    subsets = torch.lgamma(sizes + 1) - torch.lgamma(cases + 1) - torch.lgamma(sizes - cases + 1)
+    return strata.summed(-(strata.frequencies * subsets).sum())[0]
 
 
 def _with_errors(

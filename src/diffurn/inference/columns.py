@@ -94,9 +94,10 @@ def _column_of_list(name: str, values: list[Any], ordered: list[str] | None) -> 
         integer = bool(present) and all(not issubclass(kind, float) for kind in present)
         return Column(name, torch.tensor(numbers, dtype=torch.float64), integer=integer)
     if ordered is None:
-        other = next((kind for kind in present if not issubclass(kind, str)), None)
-        if other is not None:
-            row = next(i for i, value in enumerate(values) if type(value) is other)
+        others = {kind for kind in present if not issubclass(kind, str)}
+        if others:  # the text among numbers is more likely to be wrong
+            odd = present - others or others
+            row = next(i for i, value in enumerate(values) if type(value) in odd)
             raise ValueError(
                 f"{name} has {values[row]!r} in row {row}, but a column is either numbers or text"
             )
@@ -227,6 +228,8 @@ def complete_rows(
     gaps = torch.stack([column.missing for column in columns])
     lacking = gaps.any(0)
     number, rows = int(lacking.sum()), len(lacking)
+    if rows == 0:
+        raise ValueError("there are no rows")
     if number == 0:
         return torch.arange(rows, device=lacking.device), []
     names = dict.fromkeys(

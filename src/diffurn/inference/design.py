@@ -113,14 +113,18 @@ def _recoded(old: Column, new: Column) -> Tensor:
         if old.levels is not new.levels:
             raise ValueError(f"{old.name} is a factor in one data set and numbers in the other")
         return new.values.unsqueeze(-1)
-    unknown = [level for level in new.levels if level not in old.levels]
+    _require_known_levels(old, new)
+    codes = torch.tensor([old.levels.index(level) for level in new.levels] or [0])
+    return (codes[new.values].unsqueeze(-1) == torch.arange(1, len(old.levels))).double()
+
+
+def _require_known_levels(old: Column, new: Column) -> None:
+    unknown = [level for level in new.levels or () if level not in (old.levels or ())]
     if unknown:
         raise ValueError(
             f"{old.name} has the level {unknown[0]!r}, which the fit did not see; it saw "
-            f"{listed(old.levels)}"
+            f"{listed(old.levels or ())}"
         )
-    codes = torch.tensor([old.levels.index(level) for level in new.levels] or [0])
-    return (codes[new.values].unsqueeze(-1) == torch.arange(1, len(old.levels))).double()
 
 
 def require_not_spoilt(column: Column, rows: Tensor, frame: Frame | None = None) -> None:
@@ -221,12 +225,17 @@ class Formula:
                 require_not_spoilt(column, rows, frame)
         built = self._evaluated(self.right, columns, rows)
         spec = built.model_spec
+        for term, indices in spec.term_indices.items():
+            if not indices:
+                raise ValueError(
+                    f"{term} has the same value in every row; a factor needs two levels or more"
+                )
+        kept = {column.name: column.at(rows) for column in columns}
 
         def again(data: Any) -> Tensor:
-            other = Frame.of(data)
-            fresh = [
-                other.column(column.name) for column in columns if column.name in other.columns
-            ]
+            fresh = self.columns_of_right(Frame.of(data))
+            for column in fresh:
+                _require_known_levels(kept[column.name], column)
             everything = torch.arange(len(fresh[0].values) if fresh else 0)
             matrix = spec.get_model_matrix(_pandas(fresh, everything), na_action="ignore")
             return _numbers(matrix, everything, None)[0]
