@@ -23,7 +23,8 @@ from diffurn.cli import app
 from diffurn.cli.output import replacing
 from diffurn.cli.sample import write_draws
 from diffurn.data import example_counts, read_counts
-from diffurn.inference import fit
+from diffurn.inference import fit, fit_by
+from diffurn.inference.words import as_options
 from test_counts import FAULTS, LONG, WIDE
 
 runner = CliRunner()
@@ -228,6 +229,97 @@ def test_options_reach_the_fit(options: list[str]) -> None:
     ).to_dict()  # type: ignore[arg-type]
     record = fit_as_json("--example", "titanic", "--interval", "wald", *options)
     assert record["coefficients"] == expected["coefficients"]
+
+
+# --- tables as they are
+
+HABITATS = "row;habitat;site;had_vole;ate_vole;had_bat;ate_bat\n" + "".join(
+    f"p{k};{('wood', 'field')[k % 2]};s{k // 2};{9 - k % 3};{2 + k % 3};8;{1 + (k * k) % 4}\n"
+    for k in range(10)
+)
+RENAMED = ["--columns", "m_=had_,x_=ate_"]
+
+
+def test_the_command_prints_the_words_of_python(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.csv", HABITATS)
+    table = read_counts(path, ["habitat", "site"], {"m_": "had_", "x_": "ate_"})
+    for options, arguments in (
+        ({}, []),
+        ({"covariates": "habitat"}, ["--covariate", "habitat"]),
+        ({"formula": "~ habitat"}, ["--formula", "~ habitat"]),
+        ({"cluster": "site", "reference": "bat"}, ["--cluster", "site", "--reference", "bat"]),
+        ({"covariance": "scaled"}, ["--covariance", "scaled"]),
+    ):
+        result = run("fit", path, *RENAMED, *arguments)
+        assert result.exit_code == 0, result.output
+        expected = fit(table, **options)  # type: ignore[arg-type]
+        assert result.stdout == as_options(str(expected)) + "\n"
+        assert fit_as_json(path, *RENAMED, *arguments) == expected.to_dict()
+        assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_one_fit_for_each_value_of_a_column(tmp_path: Path) -> None:
+    path, figure = write(tmp_path / "counts.csv", HABITATS), tmp_path / "figure.png"
+    arguments = ["fit", path, *RENAMED, "--by", "habitat", "--reference", "bat"]
+    result = run(*arguments, "--figure", figure)
+    assert result.exit_code == 0, result.output
+    table = read_counts(path, ["habitat"], {"m_": "had_", "x_": "ate_"})
+    fits = fit_by(table, "habitat", reference="bat")
+    assert result.stdout == as_options(str(fits)) + f"\nFigure: {figure}\n"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    record = json.loads(run(*arguments, "--json").stdout)
+    assert record == fits.to_dict()
+
+
+def test_selection_and_residuals_are_written_with_the_labels_of_rows(tmp_path: Path) -> None:
+    path, residuals = write(tmp_path / "counts.csv", HABITATS), tmp_path / "residuals.csv"
+    result = run("fit", path, *RENAMED, "--selection", "--residuals", residuals, "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    expected = fit(read_counts(path, columns={"m_": "had_", "x_": "ate_"}))
+    assert record["coefficients"][0]["alpha"] == expected.selection().alpha[0].item()
+    rows = list(csv.DictReader(residuals.read_text(encoding="utf-8").splitlines()))
+    assert [row["row"] for row in rows[::2]] == [f"p{k}" for k in range(10)]
+    assert record["residuals"][1]["pearson"] == float(rows[1]["pearson"])
+    text = " ".join(run("fit", path, *RENAMED, "--selection").stdout.split())
+    assert "Selection ratio std. error Manly's α std. error" in text
+    drawn = tmp_path / "residuals.png"
+    assert run("fit", path, *RENAMED, "--residuals", drawn).exit_code == 0
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bootstrap_intervals_repeat_with_their_seed(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.csv", HABITATS)
+    arguments = [path, *RENAMED, "--interval", "bootstrap", "--resamples", "99"]
+    first, same, other = (fit_as_json(*arguments, "--seed", seed) for seed in (1, 1, 2))
+    assert first == same != other
+    text = " ".join(run("fit", *arguments).stdout.split())
+    assert "percentiles of 99 fits to 10 rows drawn with replacement, seed 0" in text
+
+
+def test_gaps_are_noted_or_refused(tmp_path: Path) -> None:
+    gaps = HABITATS.replace("p3;field;s1;9", "p3;NA;s1;9").replace(
+        "p4;wood;s2;8;3", "p4;wood;s2;;3"
+    )
+    path = write(tmp_path / "counts.csv", gaps)
+    arguments = ["fit", path, *RENAMED, "--covariate", "habitat"]
+    text = " ".join(run(*arguments).stdout.split())
+    assert "Note: 2 rows with missing values are left out." in text
+    assert_refused(run(*arguments, "--na", "raise"), "habitat is missing in row 'p3'; repair it")
+
+
+def test_a_spoilt_covariate_or_formula_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.csv", HABITATS)
+    for arguments, words in (
+        (["--formula", "~ mass"], "there is neither a column 'mass'"),
+        (["--formula", "~ log(habitat)"], "cannot be evaluated"),
+        (["--cluster", "m"], "differs between the groups of row"),
+        (["--by", "m"], "differs between the groups of row"),
+    ):
+        figure = tmp_path / "figure.png"
+        spoilt = run("fit", path, *RENAMED, *arguments, "--figure", figure)
+        assert_refused(spoilt, words)
+        assert not figure.exists()
 
 
 # --- formats

@@ -167,6 +167,10 @@ class Frame:
             raise ValueError(f"data has two columns {str(twice)!r}; every name may occur once")
         return cls({str(name): data[name] for name in names})
 
+    def place(self, row: int) -> str:
+        """A row in messages."""
+        return f"row {row}" if self.lines is None else f"line {self.lines[row]}"
+
     def column(self, name: str) -> Column:
         values = self._get(name)
         return values if isinstance(values, Column) else read_column(name, values)
@@ -185,7 +189,7 @@ class Frame:
 
 def place(frame: Frame | None, row: int) -> str:
     """A row in messages."""
-    return f"row {row}" if frame is None or frame.lines is None else f"line {frame.lines[row]}"
+    return f"row {row}" if frame is None else frame.place(row)
 
 
 def is_frame(data: Any) -> bool:

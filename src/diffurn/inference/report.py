@@ -85,10 +85,12 @@ def summary_of(
 
 
 def scale_of(result: FitResult) -> str:
-    """What every ω is relative to: the ω of a group, or a mean."""
+    """What every ω is relative to: the ω of a group, or a mean; empty if nothing is compared."""
     if result.reference is not None:
         return str(result.reference)
     inside, all_groups = result.baseline, len(result.groups)
+    if not inside:
+        return ""
     if len(inside) == all_groups:
         every = "both" if all_groups == 2 else f"all {all_groups}"
         return f"the geometric mean of {every} groups"
@@ -309,7 +311,7 @@ def frame_of(result: FitResult, selection: Selection | None = None) -> Any:
     if selection is not None:
         columns |= {name: column.tolist() for name, column in selection._asdict().items()}
     frame = data_frame(columns, "coefficient", result.names)
-    frame.attrs["relative_to"] = scale_of(result)
+    frame.attrs["relative_to"] = scale_of(result) or None
     return frame
 
 
@@ -335,7 +337,7 @@ def dict_of(
         "model": result.model,
         "groups": list(result.groups),
         "reference": result.reference,
-        "relative_to": scale_of(result),
+        "relative_to": scale_of(result) or None,
         "penalty": result.penalty,
         "level": result.level,
         "interval": result.interval,

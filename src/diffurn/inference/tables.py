@@ -399,16 +399,31 @@ def _design(
         variable = table.variable(name)
         return Column(name, variable.values.flatten(), variable.levels)
 
+    places = _Cells({}, None, table)
     if formula is None:
-        return design_of_columns([column(name) for name in covariates], cells, None), False
+        return design_of_columns([column(name) for name in covariates], cells, places), False
     parsed = _right_side(formula)
     columns = [column(name) for name in parsed.variables if name != "group"]
     if "group" not in parsed.variables:
-        return parsed.design(columns, cells), False
+        return parsed.design(columns, cells, places), False
     levels = (base, *(group for group in table.groups if group != base))
     codes = torch.tensor([levels.index(group) for group in table.groups])
     columns.append(Column("group", codes.expand(present.shape).flatten(), levels))
-    return parsed.design(columns, cells), True
+    return parsed.design(columns, cells, places), True
+
+
+@dataclass(frozen=True, eq=False)
+class _Cells(Frame):
+    """The places of rows and groups in messages."""
+
+    table: CountTable | None = None
+
+    def place(self, row: int) -> str:
+        assert self.table is not None
+        number, group = divmod(row, len(self.table.groups))
+        labels = self.table.row_labels
+        label = str(number) if labels is None else repr(labels[number])
+        return f"row {label}, group {self.table.groups[group]!r}"
 
 
 def _same_along(values: Tensor, present: Tensor, dim: int) -> bool:
