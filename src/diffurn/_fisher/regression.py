@@ -165,7 +165,7 @@ def _log_prob(tilted: Tensor, present: Tensor, drawn: Tensor, mass: Tensor) -> T
 def _slices(values: Tensor) -> Iterator[slice]:
     """Slices of the balls ``(B, c)`` whose intermediates on the nodes fit the cache."""
     rows, balls = values.shape
-    width = max(64, elements_per_chunk(values.device) // (NODES[1] * rows))
+    width = max(64, elements_per_chunk(values.device) // (2 * NODES[1] * rows))
     return (slice(start, start + width) for start in range(0, balls, width))
 
 
