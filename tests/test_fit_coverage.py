@@ -166,7 +166,7 @@ def test_cluster_robust_intervals_cover_where_rows_belong_together(urn: str, clu
 @pytest.mark.slow
 @pytest.mark.parametrize(("clusters", "rows"), [(40, 1), (20, 3)])
 def test_bootstrap_intervals_cover_overdispersed_tables(clusters: int, rows: int) -> None:
-    number, truth = 300, least_false("two groups")
+    number, truth = 600, least_false("two groups")
     counts, group_sizes = scattered("two groups", (number, clusters), rows)
     labels = None if rows == 1 else torch.arange(clusters).repeat_interleave(rows)
     result = fit(
