@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         select_top,
     )
     from diffurn.fisher import FisherHypergeometric
-    from diffurn.inference import ClogitResult, FitResult, clogit, exact_test, fit
+    from diffurn.inference import ClogitResult, FitResult, anova, clogit, exact_test, fit, fit_by
     from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
@@ -66,10 +66,12 @@ __all__ = [
     "GumbelSoftmax",
     "WalleniusHypergeometric",
     "__version__",
+    "anova",
     "clogit",
     "conditional_log_likelihood",
     "exact_test",
     "fit",
+    "fit_by",
     "neuralsort",
     "score_surrogate",
     "select_top",
@@ -87,10 +89,12 @@ _HOMES = {
     "GumbelDraw": "diffurn.estimators",
     "GumbelSoftmax": "diffurn.estimators",
     "WalleniusHypergeometric": "diffurn.wallenius",
+    "anova": "diffurn.inference",
     "clogit": "diffurn.inference",
     "conditional_log_likelihood": "diffurn.conditional",
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
+    "fit_by": "diffurn.inference",
     "neuralsort": "diffurn.estimators",
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",
