@@ -128,7 +128,7 @@ class _State:
         return time_grid(lambda u: self.log_density(u, low), self.slope, low, high, draws)
 
 
-def _grid(log_weights: Tensor, group_sizes: Tensor, counts: Tensor, *_: Tensor) -> TimeGrid:
+def _grid(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> TimeGrid:
     return _State.of(log_weights, group_sizes, counts).grid()
 
 
@@ -145,21 +145,13 @@ def _log_prob(
 
 
 def _derivatives(
-    grid: TimeGrid,
-    number: int,
-    log_weights: Tensor,
-    group_sizes: Tensor,
-    counts: Tensor,
-    vectors: Tensor | None = None,
+    grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, counts: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Score and observed information, stacked to shape (..., c + 1, c).
 
     Let a_j = x_j b(y_j) - (m_j - x_j) y_j be the derivative of the log-integrand in log ω_j, and E
     the average over the normalised integrand. Then the score is E a_j + w_j, and the second
     derivatives are Cov(a_i, a_j) + δ_ij (E ∂a_j + w_j) - w_i w_j, where w = ω (m - x) / D.
-
-    With vectors V ``(..., c, p)`` the derivatives are those in β, where log ω = Vβ, of the shape
-    (..., p + 1, p), and no c × c matrix is formed.
     """
     state = _State.of(log_weights, group_sizes, counts)
     u = grid.nodes(number)
@@ -174,29 +166,25 @@ def _derivatives(
     spread = a - average.unsqueeze(-2)
     curvature = (share * (x * b * (1 - y - b) - waiting)).sum(-2)
     w = state.rate_shares
-    score, own = average + w, curvature + w
-    if vectors is None:
-        own = torch.diag_embed(own)
-    else:
-        own = vectors.mT @ (own.unsqueeze(-1) * vectors)
-        spread = spread @ vectors
-        score, w = ((x.unsqueeze(-2) @ vectors).squeeze(-2) for x in (score, w))
-    hessian = (share * spread).mT @ spread + own - w.unsqueeze(-1) * w.unsqueeze(-2)
-    stacked = torch.cat([score.unsqueeze(-2), -hessian], -2)
+    hessian = (share * spread).mT @ spread + torch.diag_embed(curvature + w)
+    hessian = hessian - w.unsqueeze(-1) * w.unsqueeze(-2)
+    stacked = torch.cat([(average + w).unsqueeze(-2), -hessian], -2)
     stacked = torch.where(state.certain[..., None, None], 0.0, stacked)
     return stacked, torch.where(state.certain, 0.0, disagreement)
 
 
 def _log_prob_and_derivatives(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
     """The results of both functions above on one grid, flattened to (..., 1 + (c + 1) c)."""
-    log_prob, disagreement = _log_prob(grid, number, *state[:3])
+    log_prob, disagreement = _log_prob(grid, number, *state)
     stacked, _ = _derivatives(grid, number, *state)
     return torch.cat([log_prob.unsqueeze(-1), stacked.flatten(-2)], -1), disagreement
 
 
 def _integrate(kernel: Any, *operands: Tensor) -> Tensor:
-    work, events = operands[0].shape[-1], (1, 1, 1, 2)[: len(operands)]
-    return integrate(_grid, kernel, *operands, events=events, work=work, agreement=CLOSE_AGREEMENT)
+    work = operands[0].shape[-1]
+    return integrate(
+        _grid, kernel, *operands, events=(1, 1, 1), work=work, agreement=CLOSE_AGREEMENT
+    )
 
 
 def log_prob_and_derivatives(
@@ -209,19 +197,6 @@ def log_prob_and_derivatives(
     """
     flat = _integrate(_log_prob_and_derivatives, log_weights, group_sizes, counts)
     stacked = flat[..., 1:].unflatten(-1, (-1, log_weights.shape[-1]))
-    return flat[..., 0], stacked[..., 0, :], stacked[..., 1:, :]
-
-
-def log_prob_and_information(
-    log_weights: Tensor, group_sizes: Tensor, counts: Tensor, vectors: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
-    """log P(x), its gradient in β and minus its Hessian, where log ω = Vβ for V ``(..., c, p)``.
-
-    Returns:
-        Tensors of shape ``(...)``, ``(..., p)`` and ``(..., p, p)``.
-    """
-    flat = _integrate(_log_prob_and_derivatives, log_weights, group_sizes, counts, vectors)
-    stacked = flat[..., 1:].unflatten(-1, (-1, vectors.shape[-1]))
     return flat[..., 0], stacked[..., 0, :], stacked[..., 1:, :]
 
 

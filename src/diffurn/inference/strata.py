@@ -13,7 +13,7 @@ from torch import Tensor
 from diffurn._fisher import regression
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._numerics.ragged import batches, grouped
-from diffurn._wallenius.probabilities import log_prob_and_information
+from diffurn._wallenius.regression import log_prob_and_information
 from diffurn.inference.likelihood import Evaluation, Objective
 from diffurn.inference.rows import TIE
 from diffurn.inference.sample import all_reduced
