@@ -52,7 +52,7 @@ test-slow: $(INSTALLED) ## the tests marked slow
 	@$(PIP) playwright
 	@touch $@
 
-test-optional: .venv/.browser ## the tests that need R with BiasedUrn, chromium or Triton; where these are missing, it says so
+test-optional: .venv/.browser ## the tests that need R (with BiasedUrn, survival), chromium or Triton; where these are missing, it says so
 	$(BIN)/python -m pytest -n $(WORKERS) -m 'needs and not slow'
 
 test-explore: .venv/.browser ## the interactive demo in chromium; screenshots in build/explore

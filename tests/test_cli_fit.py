@@ -23,7 +23,8 @@ from diffurn.cli import app
 from diffurn.cli.output import replacing
 from diffurn.cli.sample import write_draws
 from diffurn.data import example_counts, read_counts
-from diffurn.inference import fit
+from diffurn.inference import fit, fit_by
+from diffurn.inference.words import as_options
 from test_counts import FAULTS, LONG, WIDE
 
 runner = CliRunner()
@@ -132,16 +133,8 @@ def test_covariates_show_their_coefficients(tmp_path: Path) -> None:
     result = run("fit", path, "--covariate", "age", "--reference", "a")
     assert result.exit_code == 0, result.output
     assert "b:age" in result.stdout
-    table = read_counts(path, ["age"])
-    features, names = table.features("a")
-    expected = fit(
-        table.counts,
-        table.group_sizes,
-        covariates=features,
-        names=names,
-        groups=table.groups,
-        interval="profile",
-    )
+    assert "Coefficients that name a group compare it with a." in " ".join(result.stdout.split())
+    expected = fit(read_counts(path, ["age"]), covariates=["age"], reference="a")
     assert fit_as_json(path, "--covariate", "age", "--reference", "a") == {
         **expected.to_dict(),
         "available": [47.0, 57.0],
@@ -166,7 +159,7 @@ def test_covariates_that_are_dates_keep_all_their_digits(tmp_path: Path) -> None
     )["coefficients"]
     assert dated.pop("name") == moved.pop("name") == "date"
     assert dated == pytest.approx(moved, rel=1e-9)
-    assert dated["estimate"] == pytest.approx(
+    assert dated["beta"] == pytest.approx(
         0.0679057462, abs=1e-9
     )  # by an independent maximisation over all outcomes
 
@@ -202,16 +195,11 @@ def test_json_holds_the_numbers_of_the_library_at_full_precision() -> None:
     assert sum(record["central_expected"]) == pytest.approx(1755)
     assert record == result.to_dict()
     contrasts = result.contrasts()
-    assert pairs == [
-        {
-            "groups": ["Men", "Women"],
-            "estimate": contrasts.estimate.item(),
-            "standard_error": contrasts.standard_error.item(),
-            "z": contrasts.z.item(),
-            "p_value": contrasts.p_value.item(),
-            "adjusted_p_value": contrasts.adjusted_p_value.item(),
-        }
-    ]
+    assert pairs == contrasts.to_list()
+    assert pairs[0]["groups"] == ["Men", "Women"]
+    assert pairs[0]["log_ratio"] == contrasts.estimate.item()
+    assert pairs[0]["ratio_upper"] == pytest.approx(math.exp(contrasts.upper.item()))
+    assert pairs[0]["p_holm"] == contrasts.adjusted_p_value.item()
 
 
 def test_json_writes_infinities_as_strings_and_no_value_as_null(tmp_path: Path) -> None:
@@ -219,8 +207,8 @@ def test_json_writes_infinities_as_strings_and_no_value_as_null(tmp_path: Path) 
     record = json.loads(
         run("fit", path, "--json", "--contrasts").stdout, parse_constant=pytest.fail
     )
-    assert record["coefficients"][0]["estimate"] == "-inf"
-    assert record["contrasts"][0]["estimate"] == "-inf"
+    assert record["coefficients"][0]["log_weight"] == "-inf"
+    assert record["contrasts"][0]["log_ratio"] == "-inf"
     assert record["contrasts"][0]["z"] is None
 
 
@@ -241,6 +229,97 @@ def test_options_reach_the_fit(options: list[str]) -> None:
     ).to_dict()  # type: ignore[arg-type]
     record = fit_as_json("--example", "titanic", "--interval", "wald", *options)
     assert record["coefficients"] == expected["coefficients"]
+
+
+# --- tables as they are
+
+HABITATS = "row;habitat;site;had_vole;ate_vole;had_bat;ate_bat\n" + "".join(
+    f"p{k};{('wood', 'field')[k % 2]};s{k // 2};{9 - k % 3};{2 + k % 3};8;{1 + (k * k) % 4}\n"
+    for k in range(10)
+)
+RENAMED = ["--columns", "m_=had_,x_=ate_"]
+
+
+def test_the_command_prints_the_words_of_python(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.csv", HABITATS)
+    table = read_counts(path, ["habitat", "site"], {"m_": "had_", "x_": "ate_"})
+    for options, arguments in (
+        ({}, []),
+        ({"covariates": "habitat"}, ["--covariate", "habitat"]),
+        ({"formula": "~ habitat"}, ["--formula", "~ habitat"]),
+        ({"cluster": "site", "reference": "bat"}, ["--cluster", "site", "--reference", "bat"]),
+        ({"covariance": "scaled"}, ["--covariance", "scaled"]),
+    ):
+        result = run("fit", path, *RENAMED, *arguments)
+        assert result.exit_code == 0, result.output
+        expected = fit(table, **options)  # type: ignore[arg-type]
+        assert result.stdout == as_options(str(expected)) + "\n"
+        assert fit_as_json(path, *RENAMED, *arguments) == expected.to_dict()
+        assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_one_fit_for_each_value_of_a_column(tmp_path: Path) -> None:
+    path, figure = write(tmp_path / "counts.csv", HABITATS), tmp_path / "figure.png"
+    arguments = ["fit", path, *RENAMED, "--by", "habitat", "--reference", "bat"]
+    result = run(*arguments, "--figure", figure)
+    assert result.exit_code == 0, result.output
+    table = read_counts(path, ["habitat"], {"m_": "had_", "x_": "ate_"})
+    fits = fit_by(table, "habitat", reference="bat")
+    assert result.stdout == as_options(str(fits)) + f"\nFigure: {figure}\n"
+    assert figure.read_bytes().startswith(b"\x89PNG")
+    record = json.loads(run(*arguments, "--json").stdout)
+    assert record == fits.to_dict()
+
+
+def test_selection_and_residuals_are_written_with_the_labels_of_rows(tmp_path: Path) -> None:
+    path, residuals = write(tmp_path / "counts.csv", HABITATS), tmp_path / "residuals.csv"
+    result = run("fit", path, *RENAMED, "--selection", "--residuals", residuals, "--json")
+    assert result.exit_code == 0, result.output
+    record = json.loads(result.stdout)
+    expected = fit(read_counts(path, columns={"m_": "had_", "x_": "ate_"}))
+    assert record["coefficients"][0]["alpha"] == expected.selection().alpha[0].item()
+    rows = list(csv.DictReader(residuals.read_text(encoding="utf-8").splitlines()))
+    assert [row["row"] for row in rows[::2]] == [f"p{k}" for k in range(10)]
+    assert record["residuals"][1]["pearson"] == float(rows[1]["pearson"])
+    text = " ".join(run("fit", path, *RENAMED, "--selection").stdout.split())
+    assert "Selection ratio std. error Manly's α std. error" in text
+    drawn = tmp_path / "residuals.png"
+    assert run("fit", path, *RENAMED, "--residuals", drawn).exit_code == 0
+    assert drawn.read_bytes().startswith(b"\x89PNG")
+
+
+def test_bootstrap_intervals_repeat_with_their_seed(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.csv", HABITATS)
+    arguments = [path, *RENAMED, "--interval", "bootstrap", "--resamples", "99"]
+    first, same, other = (fit_as_json(*arguments, "--seed", seed) for seed in (1, 1, 2))
+    assert first == same != other
+    text = " ".join(run("fit", *arguments).stdout.split())
+    assert "percentiles of 99 fits to 10 rows drawn with replacement, seed 0" in text
+
+
+def test_gaps_are_noted_or_refused(tmp_path: Path) -> None:
+    gaps = HABITATS.replace("p3;field;s1;9", "p3;NA;s1;9").replace(
+        "p4;wood;s2;8;3", "p4;wood;s2;;3"
+    )
+    path = write(tmp_path / "counts.csv", gaps)
+    arguments = ["fit", path, *RENAMED, "--covariate", "habitat"]
+    text = " ".join(run(*arguments).stdout.split())
+    assert "Note: 2 rows with missing values are left out." in text
+    assert_refused(run(*arguments, "--na", "raise"), "habitat is missing in row 'p3'; repair it")
+
+
+def test_a_spoilt_covariate_or_formula_is_refused_and_nothing_written(tmp_path: Path) -> None:
+    path = write(tmp_path / "counts.csv", HABITATS)
+    for arguments, words in (
+        (["--formula", "~ mass"], "there is neither a column 'mass'"),
+        (["--formula", "~ log(habitat)"], "cannot be evaluated"),
+        (["--cluster", "m"], "differs between the groups of row"),
+        (["--by", "m"], "differs between the groups of row"),
+    ):
+        figure = tmp_path / "figure.png"
+        spoilt = run("fit", path, *RENAMED, *arguments, "--figure", figure)
+        assert_refused(spoilt, words)
+        assert not figure.exists()
 
 
 # --- formats
@@ -355,7 +434,32 @@ def test_every_faulty_table_is_refused_and_nothing_written(
         ),
         (["counts.csv", "--covariate", "age"], "covariate 'age'"),
         (["counts.csv", "--covariate", "age", "--contrasts"], "--contrasts: with covariates"),
-        (["--example", "ucb", "--covariate", "age"], "the examples have no covariates"),
+        (["--example", "ucb", "--covariate", "age"], "the examples have no other columns"),
+        (["--example", "ucb", "--by", "age"], "--by age: the examples have no other columns"),
+        (["--example", "ucb", "--columns", "group=g"], "the examples have the usual names"),
+        (["counts.csv", "--covariate", "a", "--formula", "~ a"], "covariates or a formula, not"),
+        (["counts.csv", "--formula", "~ a +"], "--formula: formula '~ a +' cannot be read"),
+        (["counts.csv", "--formula", "y ~ a"], "has a left side, but the counts are those of the"),
+        (["counts.csv", "--formula", "~ strata(a)"], "has strata(), which fit does not know"),
+        (["counts.csv", "--formula", "~ age"], "covariate 'age' there is neither a column 'age'"),
+        (["counts.csv", "--cluster", "site"], "neither a column 'site'"),
+        (["counts.csv", "--by", "site"], "neither a column 'site'"),
+        (["counts.csv", "--cluster", "a", "--covariance", "HC1"], "give one of the two"),
+        (["counts.csv", "--cluster", "a", "--interval", "profile"], "use wald or bootstrap"),
+        (["counts.csv", "--covariance", "HC0", "--interval", "profile"], "--interval profile: it"),
+        (["counts.csv", "--resamples", "9"], "--resamples 9: it must be a whole number from 99"),
+        (["counts.csv", "--columns", "group"], "'group' is not of this form"),
+        (["counts.csv", "--columns", "kind=red"], "columns has 'kind'='red', but can rename only"),
+        (["counts.csv", "--columns", "row=plot"], "no column is called 'plot'"),
+        (["counts.csv", "--columns", "x_=ate_"], "no column begins with 'ate_'"),
+        (["counts.csv", "--columns", "row=a,group=a"], "columns gives 'a' two meanings"),
+        (["counts.csv", "--columns", "row=a,row=b"], "row is given twice"),
+        (["counts.csv", "--selection", "--covariate", "a"], "--selection: with covariates"),
+        (["counts.csv", "--covariate", "a", "--covariate", "a"], "--covariate a: it was asked for"),
+        (["counts.csv", "--residuals", "r.txt"], "the name must end in .csv, .png, .svg or .pdf"),
+        (["counts.csv", "--residuals", "no/r.csv"], "the folder no does not exist"),
+        (["counts.csv", "--residuals", "r.csv", "--by", "a"], "with --by there is no single fit"),
+        (["counts.csv", "--residuals", "f.png", "--figure", "f.png"], "give two names"),
         (
             ["counts.csv", "--figure", "figure.jpg"],
             "--figure figure.jpg: the name must end in .png, .svg or .pdf",
@@ -379,7 +483,15 @@ def test_bad_options_are_refused_with_one_sentence(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--model", "normal"], ["--interval", "bayes"], ["--penalty", "lasso"], ["--level", "high"]],
+    [
+        ["--model", "normal"],
+        ["--interval", "bayes"],
+        ["--penalty", "lasso"],
+        ["--level", "high"],
+        ["--covariance", "robust"],
+        ["--na", "ignore"],
+        ["--seed", "x"],
+    ],
 )
 def test_unknown_choices_end_with_status_2(arguments: list[str]) -> None:
     result = run("fit", "--example", "titanic", *arguments)
@@ -488,7 +600,8 @@ def test_fit_recovers_the_weights_of_sample(tmp_path: Path) -> None:
     estimated = fit_as_json(path, "--reference", "a", "--interval", "wald")["coefficients"]
     for coefficient, weight in zip(estimated, (1, 2, 0.5), strict=True):  # type: ignore[call-overload]
         # within 5 standard errors: a false alarm in 2 million seeds, and the seed is fixed
-        assert abs(coefficient["estimate"] - math.log(weight)) <= 5 * coefficient["se"]
+        error = coefficient["log_weight_se"]
+        assert abs(coefficient["log_weight"] - math.log(weight)) <= 5 * error
 
 
 def test_both_commands_know_wallenius_law(tmp_path: Path) -> None:
@@ -516,8 +629,8 @@ def test_both_commands_know_wallenius_law(tmp_path: Path) -> None:
     }
     # 300 rows tell the two laws' weights apart by far: 3 under the law that drew (covered for 95 of
     # 100 seeds), above 4 otherwise
-    assert found["wallenius"]["lower"] < 3 < found["wallenius"]["upper"]
-    assert found["fisher"]["lower"] > 3.5
+    assert found["wallenius"]["weight_lower"] < 3 < found["wallenius"]["weight_upper"]
+    assert found["fisher"]["weight_lower"] > 3.5
 
 
 def test_sample_writes_the_draws_of_the_library_to_standard_output() -> None:

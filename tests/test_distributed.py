@@ -15,10 +15,18 @@ import pytest
 import torch
 from torch import Tensor, distributed, nn
 
-from diffurn import FisherHypergeometric, FitResult, WalleniusHypergeometric, fit
+from diffurn import (
+    ClogitResult,
+    FisherHypergeometric,
+    FitResult,
+    WalleniusHypergeometric,
+    clogit,
+    fit,
+)
 from diffurn.inference.likelihood import Objective
-from diffurn.inference.reading import read_sample
+from diffurn.inference.reading import read_rows
 from diffurn.inference.solution import solve_sample
+from support.strata import study
 
 pytestmark = pytest.mark.skipif(
     not (distributed.is_available() and distributed.is_gloo_available()),
@@ -59,7 +67,7 @@ class ManyRows(Case):
     """A fit that begins with a subsample, as it does with 100,000 rows."""
 
     def fit(self, rows: slice = slice(None), process_group: Any = None) -> FitResult:
-        sample = read_sample(self.counts[rows], self.sizes[rows])
+        sample = read_rows(self.counts[rows], self.sizes[rows]).sample
         sample = replace(sample, process_group=process_group)
         objective = replace(Objective.of("fisher", sample), many_rows=20, subsample=12)
         return FitResult.of(solve_sample(objective), sample)
@@ -178,6 +186,32 @@ def figures(result: FitResult) -> dict[str, Tensor]:
     }
 
 
+def studies(rank: int | None = None, process_group: Any = None) -> dict[str, ClogitResult]:
+    """Conditional logistic regressions: of all strata, or of those of one process."""
+    rows = study()
+    case, x, w, offset, stratum = (
+        torch.as_tensor(values) for values in (rows.case, rows.x, rows.w, rows.offset, rows.stratum)
+    )
+    parts = {None: stratum > 0, 0: stratum == 3, 1: stratum != 3}
+    mine = parts[rank]
+    case, covariates, stratum = case[mine], torch.stack([x, w], -1)[mine], stratum[mine]
+    separating = torch.stack([case.double(), covariates[:, 1]], -1)
+    options = {"process_group": process_group}
+    return {
+        "profile": clogit(case, covariates, stratum, offset=offset[mine], **options),
+        "robust": clogit(case, covariates, stratum, covariance="HC1", **options),
+        "firth": clogit(case, covariates, stratum, penalty="firth", **options),
+        "separated": clogit(case, separating, stratum, **options),
+    }
+
+
+def clogit_figures(result: ClogitResult) -> dict[str, Tensor]:
+    names = ("coefficients", "covariance", "lower", "upper", "log_likelihood", "p_values")
+    names += ("null_log_likelihood", "rows", "cases", "observations")
+    figures = {name: getattr(result, name) for name in names}
+    return {**figures, "score": result.score_test().statistic}
+
+
 class Shopper(nn.Module):
     """Features to log-weights; the loss is a likelihood, and a linear function of draws, whose
     gradient does not depend on chance.
@@ -246,6 +280,8 @@ def work(rank: int, folder: str) -> None:
         }
     distributed.barrier()
     found["fits"] = {name: figures(result) for name, result in fits.items()}
+
+    found["clogit"] = {name: clogit_figures(result) for name, result in studies(rank, both).items()}
 
     mine = log_probs(half)
     pieces = [torch.empty_like(mine) for _ in range(PROCESSES)]
@@ -347,6 +383,22 @@ def test_a_fit_of_spread_rows_is_that_of_all_rows(
                     atol=1e-9,
                     equal_nan=True,
                     msg=difference,
+                )
+
+
+def test_conditional_logistic_regression_of_spread_strata_is_that_of_all(
+    found: list[dict[str, Any]],
+) -> None:
+    for name, result in studies().items():
+        for process in found:
+            for figure, value in clogit_figures(result).items():
+                torch.testing.assert_close(
+                    process["clogit"][name][figure],
+                    value,
+                    rtol=1e-9,
+                    atol=1e-9,
+                    equal_nan=True,
+                    msg=f"{figure} of {name!r}",
                 )
 
 

@@ -39,6 +39,7 @@ WITH_COMMANDS = {
     "fit counts.csv --reference cats": "the groups are foxes, rabbits, hares",
     "fit counts.csv --covariate age": "neither a column 'age' nor",
     "fit counts.csv --figure picture.bmp": "must end in .png, .svg or .pdf",
+    "clogit counts.csv x_foxes~age": "there is no column 'age'",
     "sample --group-sizes 3,x --draws 2 --weights 1,2": "'x' is not a number",
     "explore --no-open": "pip install 'diffurn[explore]'",
     "reproduce ks": "reproduce needs the paper's studies: pip install diffurn-studies",

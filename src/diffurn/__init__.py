@@ -38,6 +38,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diffurn.conditional import conditional_log_likelihood
     from diffurn.estimators import (
         CovarianceST,
         Estimator,
@@ -49,12 +50,13 @@ if TYPE_CHECKING:
         select_top,
     )
     from diffurn.fisher import FisherHypergeometric
-    from diffurn.inference import FitResult, exact_test, fit
+    from diffurn.inference import ClogitResult, FitResult, anova, clogit, exact_test, fit, fit_by
     from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "ClogitResult",
     "CovarianceST",
     "Estimator",
     "ExponentialAnnealing",
@@ -64,8 +66,12 @@ __all__ = [
     "GumbelSoftmax",
     "WalleniusHypergeometric",
     "__version__",
+    "anova",
+    "clogit",
+    "conditional_log_likelihood",
     "exact_test",
     "fit",
+    "fit_by",
     "neuralsort",
     "score_surrogate",
     "select_top",
@@ -74,6 +80,7 @@ __all__ = [
 # The module that defines each public name. It is imported when the name is first used, so that
 # `import diffurn` and `diffurn --help` do not wait for torch.
 _HOMES = {
+    "ClogitResult": "diffurn.inference",
     "CovarianceST": "diffurn.estimators",
     "Estimator": "diffurn.estimators",
     "ExponentialAnnealing": "diffurn.estimators",
@@ -82,8 +89,12 @@ _HOMES = {
     "GumbelDraw": "diffurn.estimators",
     "GumbelSoftmax": "diffurn.estimators",
     "WalleniusHypergeometric": "diffurn.wallenius",
+    "anova": "diffurn.inference",
+    "clogit": "diffurn.inference",
+    "conditional_log_likelihood": "diffurn.conditional",
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
+    "fit_by": "diffurn.inference",
     "neuralsort": "diffurn.estimators",
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",

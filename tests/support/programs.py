@@ -26,25 +26,26 @@ def chromium() -> str | None:
 def missing(program: str) -> str | None:
     """A sentence about what is not installed, or None where all is there."""
     checks = {
-        "BiasedUrn": _biased_urn,
+        "BiasedUrn": lambda: _r_package("BiasedUrn"),
         "C++": _compiler,
         "chromium": _chromium,
         "playwright": _playwright,
+        "survival": lambda: _r_package("survival"),
         "triton": _triton,
     }
     return checks[program]()
 
 
-def _biased_urn() -> str | None:
+def _r_package(name: str) -> str | None:
     if shutil.which("Rscript") is None:
         return "R is not installed: there is no Rscript on the path"
     loaded = subprocess.run(
-        ["Rscript", "--vanilla", "-e", "library(BiasedUrn)"],
+        ["Rscript", "--vanilla", "-e", f"library({name})"],
         capture_output=True,
         timeout=60,
         check=False,
     )
-    return "the R package BiasedUrn is not installed" if loaded.returncode else None
+    return f"the R package {name} is not installed" if loaded.returncode else None
 
 
 def _compiler() -> str | None:

@@ -14,7 +14,7 @@ import typer
 
 from diffurn import __version__
 from diffurn._install import how_to_install
-from diffurn.cli import explore, fit, sample
+from diffurn.cli import clogit, explore, fit, sample
 from diffurn.cli.output import refuse
 
 OF_THE_STUDIES = ("reproduce", "report")
@@ -27,6 +27,7 @@ def build(points: Iterable[EntryPoint]) -> typer.Typer:
     )
     app.callback()(_main)
     app.command("fit")(fit.command)
+    app.command("clogit")(clogit.command)
     app.command("sample")(sample.command)
     app.command("explore")(explore.command)
     found = {point.name: point for point in points}

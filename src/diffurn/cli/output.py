@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
-from collections.abc import Callable, Iterator
+import warnings
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, NoReturn
+from typing import IO, TYPE_CHECKING, Any, NoReturn
 
 import typer
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskProgressColumn, TextColumn, TimeRemainingColumn
 
 from diffurn.cli import files
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 
 def refuse(sentence: str) -> NoReturn:
@@ -79,3 +84,26 @@ def standard_output(wide: bool = False) -> Console:
     if wide and not console.is_terminal:
         console.width = 140
     return console
+
+
+def print_result(
+    record: dict[str, Any], text: str, as_json: bool, files: Mapping[str, Path | None]
+) -> None:
+    """A result as JSON, or as text with the files that were written, by what they hold."""
+    from diffurn.inference.words import as_options
+
+    if as_json:
+        whole = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)
+        typer.echo(whole.encode())
+        return
+    lines = [as_options(text), *(f"{kind}: {path}" for kind, path in files.items() if path)]
+    standard_output().out("\n".join(lines), highlight=False)
+
+
+def write_figure(option: str, drawn: Figure | None, path: Path | None) -> None:
+    if drawn is None or path is None:
+        return
+    with replacing(option, path) as file, warnings.catch_warnings():
+        # Letters that the font lacks become boxes.
+        warnings.filterwarnings("ignore", message="Glyph")
+        drawn.savefig(file, format=path.suffix[1:].lower())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sys
 from array import array
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from importlib import resources
@@ -15,82 +15,32 @@ from typing import IO
 import torch
 from torch import Tensor
 
-from diffurn.data.delimited import LARGEST_INTEGER, Block, Columns, DelimitedText, Place, quoted
+from diffurn.data.delimited import (
+    LARGEST_INTEGER,
+    MISSING,
+    Block,
+    Columns,
+    DelimitedText,
+    Place,
+    quoted,
+)
+from diffurn.data.renaming import AVAILABLE, DRAWN, FREQUENCY, LONG_COLUMNS, Renaming
+from diffurn.data.table import CountTable
+from diffurn.data.variables import Variable, read_variable
 
 EXAMPLES = {"titanic": "titanic.csv", "ucb": "ucb_admissions.csv"}
-AVAILABLE, DRAWN = "m_", "x_"  # prefixes of the wide format
-LONG_COLUMNS = ("row", "group", "available", "drawn")
-FREQUENCY = "frequency"
 MOST_GROUPS = 1000
 MOST_CELLS = 200_000_000
 
 Progress = Callable[[int, int], None]
 
 
-@dataclass(frozen=True, eq=False)
-class CountTable:
-    """R experiments with c groups each, as read from a file.
-
-    Attributes:
-        groups: names of the groups.
-        counts: balls drawn, ``(R, c)``, int64.
-        group_sizes: balls available, ``(R, c)``, int64.
-        frequencies: how often each row occurred, ``(R,)``, int64; None if the file does not say.
-        covariates: ``(R, c, p)``, float64; None without covariates.
-        covariate_names: names of the p covariates.
-        row_labels: labels of the rows; None if the file has none.
-    """
-
-    groups: tuple[str, ...]
-    counts: Tensor
-    group_sizes: Tensor
-    frequencies: Tensor | None = None
-    covariates: Tensor | None = None
-    covariate_names: tuple[str, ...] = ()
-    row_labels: tuple[str, ...] | None = None
-
-    def features(self, reference: str | None = None) -> tuple[Tensor, tuple[str, ...]]:
-        """The covariates as `fit` takes them, shape (R, c, number of coefficients), and the names
-        of the coefficients.
-
-        A covariate that differs between the groups of a row has one coefficient. A covariate that
-        is the same for all groups of a row cancels, so it gets a coefficient ``group:name`` for
-        every group but the reference (by default the first). Every group but the reference also
-        keeps a weight of its own, unless a covariate is a property of the groups, the same in all
-        rows: own weights would explain all that such a covariate could explain.
-        """
-        if self.covariates is None:
-            raise ValueError("this table was read without covariates")
-        base = self.groups.index(self.groups[0] if reference is None else reference)
-        others = [j for j in range(len(self.groups)) if j != base]
-        own_weights = torch.eye(len(self.groups), dtype=torch.float64)[:, others]  # (c, c - 1)
-        features, names, of_the_groups = [], [], False
-        for name, values in zip(self.covariate_names, self.covariates.unbind(-1), strict=True):
-            present = self.group_sizes > 0
-            per_row, per_group = _same_along(values, present, 1), _same_along(values, present, 0)
-            if per_row and per_group:
-                raise ValueError(
-                    f"covariate {quoted(name)} is the same everywhere, so it cannot explain "
-                    "anything"
-                )
-            of_the_groups |= per_group
-            features.append(values.unsqueeze(-1) * own_weights if per_row else values.unsqueeze(-1))
-            names.extend([f"{self.groups[j]}:{name}" for j in others] if per_row else [name])
-        if not of_the_groups:
-            features.insert(0, own_weights.expand(len(self.counts), -1, -1))
-            names[:0] = [self.groups[j] for j in others]
-        return torch.cat(features, -1), tuple(names)
-
-
-def _same_along(values: Tensor, present: Tensor, dim: int) -> bool:
-    """Whether all values that are present are equal along a dimension."""
-    low = torch.where(present, values, torch.inf).amin(dim)
-    high = torch.where(present, values, -torch.inf).amax(dim)
-    return bool((low >= high).all())
-
-
 def read_counts(
-    path: str | PathLike[str], covariates: Sequence[str] = (), progress: Progress | None = None
+    path: str | PathLike[str],
+    variables: Sequence[str] = (),
+    columns: Mapping[str, str] | None = None,
+    na: str = "drop",
+    progress: Progress | None = None,
 ) -> CountTable:
     """Reads a table of counts from a CSV file (UTF-8; separated by commas, semicolons or tabs).
 
@@ -98,13 +48,17 @@ def read_counts(
     ``x_<group>`` (drawn) for every group. A long table has one line per experiment and group, with
     columns ``row``, ``group``, ``available``, ``drawn``; a group without a line was not available.
     In both, a column ``frequency`` says how often a row occurred. Other columns are ignored unless
-    `covariates` names them.
+    `variables` names them. Rows with a missing value (an empty cell, NA or NaN) and rows in which
+    nothing is drawn are left out, and counted in `CountTable.left_out`.
 
     Args:
         path: the file; ``-`` is the standard input.
-        covariates: columns of numbers. In a wide table NAME is a column of that name, one value per
-            row, or else the columns ``NAME_<group>`` for all groups; in a long table it is a
-            column.
+        variables: more columns to read, of numbers or text: covariates, clusters, …. In a wide
+            table NAME is a column of that name, one value per row, or else the columns
+            ``NAME_<group>`` for all groups; in a long table it is a column.
+        columns: names of columns in the file, by their usual names: ``{"group": "species"}``. In a
+            wide table ``m_`` and ``x_`` are beginnings of names: ``{"x_": "used_"}``.
+        na: ``"drop"`` leaves rows with missing values out; ``"raise"`` makes them an error.
         progress: called with the bytes read and the bytes in all (0 if unknown).
 
     Raises:
@@ -121,9 +75,9 @@ def read_counts(
         >>> table.groups, table.counts.tolist(), table.group_sizes.tolist()
         (('red', 'blue'), [[3, 2], [4, 1]], [[5, 9], [5, 9]])
     """
-    with _opened(path) as (stream, name, size):
+    with opened(path) as (stream, name, size):
         report = (lambda done: None) if progress is None else (lambda done: progress(done, size))
-        return read_stream(stream, name, covariates, report)
+        return read_stream(stream, name, variables, report, columns, na)
 
 
 def example_counts(name: str) -> CountTable:
@@ -141,7 +95,7 @@ def example_counts(name: str) -> CountTable:
 
 
 @contextmanager
-def _opened(path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], str, int]]:
+def opened(path: str | PathLike[str]) -> Iterator[tuple[IO[bytes], str, int]]:
     """The stream, its name in messages and its size; an error of the system becomes a sentence."""
     name = fspath(path)
     try:
@@ -169,69 +123,82 @@ def why_unreadable(problem: OSError) -> str:
 def read_stream(
     stream: IO[bytes],
     name: str,
-    covariates: Sequence[str] = (),
+    variables: Sequence[str] = (),
     progress: Callable[[int], None] = lambda done: None,
+    columns: Mapping[str, str] | None = None,
+    na: str = "drop",
 ) -> CountTable:
     """The table of a stream of bytes; `name` is its name in messages."""
-    repeated = [covariate for i, covariate in enumerate(covariates) if covariate in covariates[:i]]
+    repeated = [variable for i, variable in enumerate(variables) if variable in variables[:i]]
     if repeated:
         raise Place(name)(f"covariate {quoted(repeated[0])} was asked for twice")
+    renaming = Renaming.of(columns or {})
     text = DelimitedText(
         stream,
         name,
         lambda column: column in LONG_COLUMNS or column.startswith((AVAILABLE, DRAWN)),
         progress,
+        renaming.usual,
     )
+    place = Place(name, text.header_line)
+    renaming.check(text.shown, place.__call__)
     wide = any(column.startswith((AVAILABLE, DRAWN)) for column in text.header)
     if not wide and not set(text.header) & set(LONG_COLUMNS[1:]):
-        listed = ", ".join(map(quoted, text.header[:6])) + (", …" if len(text.header) > 6 else "")
-        wanted = (
-            "m_<group> and x_<group> for every group (wide), or row, group, available, drawn (long)"
+        listed = ", ".join(map(quoted, text.shown[:6])) + (", …" if len(text.shown) > 6 else "")
+        raise place(
+            f"the columns are {listed}, but a count table has the columns m_<group> and x_<group> "
+            "for every group (wide), or row, group, available, drawn (long); if yours have other "
+            "names, say which (--columns row=plot,group=species,drawn=used)"
         )
-        raise Place(name, text.header_line)(
-            f"the columns are {listed}, but a count table has the columns {wanted}"
-        )
-    return _read_wide(text, covariates) if wide else _read_long(text, covariates)
+    table = _read_wide(text, variables) if wide else _read_long(text, variables)
+    try:
+        return table.usable(na)
+    except ValueError as problem:
+        raise Place(name)(str(problem)) from None
 
 
-def _read_wide(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
+def _read_wide(text: DelimitedText, variables: Sequence[str]) -> CountTable:
     groups = _groups_of(text)
     positions = {column: j for j, column in enumerate(text.header)}
     names = [prefix + group for prefix in (AVAILABLE, DRAWN) for group in groups]
     names += [FREQUENCY] if FREQUENCY in positions else []
-    measured = [_wide_covariate(text, groups, covariate) for covariate in covariates]
+    measured = [_wide_variable(text, groups, variable) for variable in variables]
     labelled = "row" in positions
     columns = Columns(
         [positions["row"]] if labelled else [],
         [positions[column] for column in names],
         [positions[column] for of_one in measured for column in of_one],
     )
-    c, rows = len(groups), 0
-    integers, reals, labels = [], [], []
+    c, integers = len(groups), []
+    labels: list[str] = []
+    lines: list[int] = []
+    cells: list[list[str]] = [[] for _ in columns.cells]
     for block in text.blocks(columns):
         sizes, counts = block.integers[:, :c], block.integers[:, c : 2 * c]
-        _check_counts(text.file, block, sizes, counts, [DRAWN + group for group in groups])
-        _check_row_totals(text.file, block.lines, sizes, counts)
+        drawn = [text.shown[positions[DRAWN + group]] for group in groups]
+        _check_counts(text.file, block, sizes, counts, drawn)
+        _check_row_totals(text.file, block.lines, sizes)
         integers.append(block.integers)
-        reals.append(block.reals)
-        labels += block.texts[0] if labelled else []
-        rows += len(block.lines)
-        _check_cells(text, rows, c)
+        for whole, part in zip(cells, block.cells, strict=True):
+            whole += part
+        labels += block.labels[0] if labelled else []
+        lines += block.lines
+        _check_cells(text, len(lines), c)
     _check_any_rows(text, integers)
     all_integers = torch.cat(integers)
     frequencies = all_integers[:, 2 * c] if FREQUENCY in positions else None
     _check_frequencies(text.file, frequencies)
-    features = [
-        part.expand(-1, c)
-        for part in torch.cat(reals).split([len(of_one) for of_one in measured], -1)
-    ]
+    read, first = {}, 0
+    for name, of_one in zip(variables, measured, strict=True):
+        its_cells, first = cells[first : first + len(of_one)], first + len(of_one)
+        values, levels = read_variable(text.file, of_one, its_cells, lines)
+        read[name] = Variable(name, values.expand(-1, c), levels)
     return CountTable(
         groups=groups,
         counts=all_integers[:, c : 2 * c].contiguous(),
         group_sizes=all_integers[:, :c].contiguous(),
         frequencies=frequencies,
-        covariates=torch.stack(features, -1) if features else None,
-        covariate_names=tuple(covariates),
+        variables=read,
         row_labels=tuple(labels) if labelled else None,
     )
 
@@ -261,8 +228,8 @@ def _groups_of(text: DelimitedText) -> tuple[str, ...]:
     return tuple(groups)
 
 
-def _wide_covariate(text: DelimitedText, groups: tuple[str, ...], name: str) -> list[str]:
-    """The columns that hold a covariate: one for the rows, or one for each group."""
+def _wide_variable(text: DelimitedText, groups: tuple[str, ...], name: str) -> list[str]:
+    """The columns that hold a variable: one for the rows, or one for each group."""
     if name in text.header:
         return [name]
     columns = [f"{name}_{group}" for group in groups]
@@ -281,35 +248,38 @@ def _wide_covariate(text: DelimitedText, groups: tuple[str, ...], name: str) -> 
     return columns
 
 
-def _read_long(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
+def _read_long(text: DelimitedText, variables: Sequence[str]) -> CountTable:
     positions = {column: j for j, column in enumerate(text.header)}
-    for column in (*LONG_COLUMNS, *covariates):
+    for column in (*LONG_COLUMNS, *variables):
         if column not in positions:
             kind = (
                 "a long count table has the columns row, group, available, drawn"
                 if column in LONG_COLUMNS
                 else "a covariate is a column"
             )
+            known = ", ".join(map(quoted, text.shown[:8])) + (", …" if len(text.shown) > 8 else "")
             raise Place(text.file, text.header_line)(
-                f"the column {quoted(column)} is missing; {kind}"
+                f"the column {quoted(column)} is missing; {kind}, and the file has {known}"
             )
     names = ["available", "drawn"] + ([FREQUENCY] if FREQUENCY in positions else [])
     columns = Columns(
         [positions["row"], positions["group"]],
         [positions[name] for name in names],
-        [positions[covariate] for covariate in covariates],
+        [positions[variable] for variable in variables],
     )
     rows: dict[str, int] = {}
     groups: dict[str, int] = {}
-    entries = _LongEntries(array("q"), array("q"), array("q"), [], [])
+    cells: list[list[str]] = [[] for _ in variables]
+    entries = _LongEntries(array("q"), array("q"), array("q"), [], cells)
     for block in text.blocks(columns):
         sizes, counts = block.integers[:, :1], block.integers[:, 1:2]
-        _check_counts(text.file, block, sizes, counts, ["drawn"])
-        entries.rows.extend(rows.setdefault(row, len(rows)) for row in block.texts[0])
-        entries.groups.extend(groups.setdefault(group, len(groups)) for group in block.texts[1])
+        _check_counts(text.file, block, sizes, counts, [text.shown[positions["drawn"]]])
+        entries.rows.extend(rows.setdefault(row, len(rows)) for row in block.labels[0])
+        entries.groups.extend(groups.setdefault(group, len(groups)) for group in block.labels[1])
         entries.lines.extend(block.lines)
         entries.integers.append(block.integers)
-        entries.reals.append(block.reals)
+        for whole, part in zip(cells, block.cells, strict=True):
+            whole += part
         _check_number_of_groups(text.file, len(groups))
     _check_any_rows(text, entries.integers)
     for group in groups:
@@ -319,7 +289,7 @@ def _read_long(text: DelimitedText, covariates: Sequence[str]) -> CountTable:
             f"there is only one group, {quoted(next(iter(groups)))}, but a choice needs two or more"
         )
     _check_cells(text, len(rows), len(groups))
-    return entries.table(text.file, tuple(rows), tuple(groups), tuple(covariates))
+    return entries.table(text.file, tuple(rows), tuple(groups), tuple(variables))
 
 
 @dataclass(frozen=True)
@@ -330,10 +300,10 @@ class _LongEntries:
     groups: array[int]
     lines: array[int]
     integers: list[Tensor]  # blocks of available, drawn and perhaps frequency
-    reals: list[Tensor]
+    cells: list[list[str]]  # of each variable
 
     def table(
-        self, file: str, rows: tuple[str, ...], groups: tuple[str, ...], covariates: tuple[str, ...]
+        self, file: str, rows: tuple[str, ...], groups: tuple[str, ...], variables: tuple[str, ...]
     ) -> CountTable:
         shape = len(rows), len(groups)
         row, group = (
@@ -341,7 +311,7 @@ class _LongEntries:
         )
         cell = row * shape[1] + group
         self._check_no_repeats(file, cell, rows, groups)
-        integers, reals = torch.cat(self.integers), torch.cat(self.reals)
+        integers = torch.cat(self.integers)
         sizes, counts = (
             integers.new_zeros(shape).view(-1).index_copy(0, cell, integers[:, k]).view(shape)
             for k in (0, 1)
@@ -351,7 +321,7 @@ class _LongEntries:
             0, row, torch.arange(len(cell)), "amin"
         )
         _check_row_totals(
-            file, torch.frombuffer(self.lines, dtype=torch.int64)[first].tolist(), sizes, counts
+            file, torch.frombuffer(self.lines, dtype=torch.int64)[first].tolist(), sizes
         )
         frequencies = integers[:, 2][first] if integers.shape[1] == 3 else None
         if frequencies is not None:
@@ -363,12 +333,14 @@ class _LongEntries:
                     f"{earlier} by an earlier line, but {integers[entry, 2]} by this one"
                 )
         _check_frequencies(file, frequencies)
-        # A group without a line takes a value of its row.
-        features = reals[first].unsqueeze(1).repeat(1, shape[1], 1)
-        features.view(shape[0] * shape[1], -1)[cell] = reals
-        return CountTable(
-            groups, counts, sizes, frequencies, features if covariates else None, covariates, rows
-        )
+        read = {}
+        for name, cells in zip(variables, self.cells, strict=True):
+            found, levels = read_variable(file, [name], [cells], self.lines.tolist())
+            # A group without a line takes a value of its row.
+            values = found[first].repeat(1, shape[1])
+            values.view(-1)[cell] = found[:, 0]
+            read[name] = Variable(name, values, levels)
+        return CountTable(groups, counts, sizes, frequencies, read, rows)
 
     def _check_no_repeats(
         self, file: str, cell: Tensor, rows: tuple[str, ...], groups: tuple[str, ...]
@@ -414,7 +386,7 @@ def _check_counts(
     file: str, block: Block, sizes: Tensor, counts: Tensor, columns: list[str]
 ) -> None:
     """Refuses more balls drawn than available; `columns` are the names of the drawn."""
-    above = (counts > sizes).nonzero()
+    above = ((counts > sizes) & (sizes != MISSING)).nonzero()
     if len(above):
         i, j = above[0].tolist()
         raise Place(file, block.lines[i], columns[j])(
@@ -422,12 +394,7 @@ def _check_counts(
         )
 
 
-def _check_row_totals(file: str, lines: Sequence[int], sizes: Tensor, counts: Tensor) -> None:
-    nothing = (counts.sum(-1) == 0).nonzero()
-    if len(nothing):
-        raise Place(file, lines[int(nothing[0])])(
-            "nothing is drawn in this row, so it has no information; remove it"
-        )
+def _check_row_totals(file: str, lines: Sequence[int], sizes: Tensor) -> None:
     large = (sizes.double().sum(-1) > LARGEST_INTEGER).nonzero()
     if len(large):
         raise Place(file, lines[int(large[0])])(
@@ -436,5 +403,5 @@ def _check_row_totals(file: str, lines: Sequence[int], sizes: Tensor, counts: Te
 
 
 def _check_frequencies(file: str, frequencies: Tensor | None) -> None:
-    if frequencies is not None and not bool(frequencies.any()):
+    if frequencies is not None and not bool((frequencies != 0).any()):
         raise Place(file, None, FREQUENCY)("every frequency is 0, so there are no rows")

@@ -21,6 +21,8 @@ from torch import Tensor
 T = TypeVar("T")
 
 DELIMITERS = ",;\t"
+MISSING = -1  # in place of a missing count
+MISSING_CELLS = frozenset(("", "NA", "N/A", "NaN", "nan", "null"))
 LARGEST_INTEGER = 2**53  # up to here float64 holds every integer
 BYTES_AT_ONCE = 1 << 20
 RECORDS_AT_ONCE = 8192
@@ -59,17 +61,17 @@ class Block(NamedTuple):
     """Some converted records of a table: the first line of each, and its cells by kind."""
 
     lines: list[int]
-    texts: list[list[str]]  # by column
-    integers: Tensor  # (records, columns), int64
-    reals: Tensor  # (records, columns), float64
+    labels: list[list[str]]  # by column
+    integers: Tensor  # (records, columns), int64; MISSING where there is no value
+    cells: list[list[str]]  # by column, as they are
 
 
 class Columns(NamedTuple):
-    """Positions of the columns to convert, by kind."""
+    """Positions of the columns to read, by kind."""
 
-    texts: Sequence[int]
+    labels: Sequence[int]
     integers: Sequence[int]
-    reals: Sequence[int]
+    cells: Sequence[int]
 
 
 class DelimitedText:
@@ -79,6 +81,7 @@ class DelimitedText:
         stream: its bytes.
         file: its name in messages.
         recognised: whether a column name is known; the separator is guessed from the header by it.
+        renamed: the usual name of a column, from its name in the file.
         progress: called with the number of bytes read so far.
     """
 
@@ -88,6 +91,7 @@ class DelimitedText:
         file: str,
         recognised: Callable[[str], bool],
         progress: Callable[[int], None],
+        renamed: Callable[[str], str] = lambda name: name,
     ) -> None:
         self.file = file
         self._line = 0  # the last line of the latest record
@@ -102,13 +106,14 @@ class DelimitedText:
                 "the file is empty; it should hold a line of column names and one line per row of "
                 "counts"
             )
-        delimiter = _guess_delimiter(first, recognised)
+        delimiter = _guess_delimiter(first, lambda name: recognised(renamed(name)))
         self._reader = csv.reader(
             chain([first], lines), delimiter=delimiter, skipinitialspace=True, strict=True
         )
         self._skipped = skipped
         _, header = next(self._records())
-        self.header = [name.strip() for name in header]
+        self.shown = [name.strip() for name in header]  # the names in messages
+        self.header = [renamed(name) for name in self.shown]
         seen: set[str] = set()
         for name in self.header:
             if name and name in seen:
@@ -166,20 +171,17 @@ class DelimitedText:
         width = len(self.header)
         if any(len(row) != width for row in rows):
             return None
-        texts = [[row[column].strip() for row in rows] for column in columns.texts]
-        integers = _numbers(rows, columns.integers, "q", int, torch.int64)
-        reals = _numbers(rows, columns.reals, "d", float, torch.float64)
-        if integers is None or reals is None or not all(map(all, texts)):
+        labels = [[row[column].strip() for row in rows] for column in columns.labels]
+        integers = _integers(rows, columns.integers)
+        if integers is None or not all(map(all, labels)):
             return None
-        if not bool(
-            ((integers >= 0) & (integers <= LARGEST_INTEGER)).all() & reals.isfinite().all()
-        ):
+        if not bool(((integers >= 0) & (integers <= LARGEST_INTEGER)).all()):
             return None
-        return Block(lines, texts, integers, reals)
+        return Block(lines, labels, integers, _cells(rows, columns))
 
     def _convert_by_cell(self, lines: list[int], rows: list[list[str]], columns: Columns) -> Block:
-        texts: list[list[str]] = [[] for _ in columns.texts]
-        integers, reals = array("q"), array("d")
+        labels: list[list[str]] = [[] for _ in columns.labels]
+        integers = array("q")
         for line, row in zip(lines, rows, strict=True):
             if len(row) != len(self.header):
                 many = "few" if len(row) < len(self.header) else "many"
@@ -187,18 +189,15 @@ class DelimitedText:
                     f"too {many} cells, {len(row)} instead of the {len(self.header)} that the "
                     "column names ask for"
                 )
-            for of_column, column in zip(texts, columns.texts, strict=True):
+            for of_column, column in zip(labels, columns.labels, strict=True):
                 of_column.append(self._cell(line, row, column, str))
             integers.extend(
-                self._cell(line, row, column, parse_integer) for column in columns.integers
+                MISSING
+                if row[column].strip() in MISSING_CELLS
+                else self._cell(line, row, column, parse_integer)
+                for column in columns.integers
             )
-            reals.extend(self._cell(line, row, column, parse_real) for column in columns.reals)
-        return Block(
-            lines,
-            texts,
-            _as_tensor(integers, len(rows), torch.int64),
-            _as_tensor(reals, len(rows), torch.float64),
-        )
+        return Block(lines, labels, _as_tensor(integers, len(rows)), _cells(rows, columns))
 
     def _cell(self, line: int, row: list[str], column: int, parse: Callable[[str], T]) -> T:
         cell = row[column].strip()
@@ -207,7 +206,7 @@ class DelimitedText:
                 raise ValueError("the cell is empty")
             return parse(cell)
         except ValueError as problem:
-            raise Place(self.file, line, self.header[column])(str(problem)) from None
+            raise Place(self.file, line, self.shown[column])(str(problem)) from None
 
 
 def parse_integer(text: str) -> int:
@@ -242,31 +241,29 @@ def parse_real(text: str) -> float:
     return number
 
 
-def _as_tensor(numbers: array[Any], rows: int, dtype: torch.dtype) -> Tensor:
+def _as_tensor(numbers: array[Any], rows: int) -> Tensor:
     return (
-        torch.frombuffer(numbers, dtype=dtype).reshape(rows, -1)
+        torch.frombuffer(numbers, dtype=torch.int64).reshape(rows, -1)
         if numbers
-        else torch.empty(rows, 0, dtype=dtype)
+        else torch.empty(rows, 0, dtype=torch.int64)
     )
 
 
-def _numbers(
-    rows: list[list[str]],
-    columns: Sequence[int],
-    typecode: str,
-    parse: Callable[[str], Any],
-    dtype: torch.dtype,
-) -> Tensor | None:
-    """The numbers of some columns, or None where one is unusual."""
+def _cells(rows: list[list[str]], columns: Columns) -> list[list[str]]:
+    return [[row[column].strip() for row in rows] for column in columns.cells]
+
+
+def _integers(rows: list[list[str]], columns: Sequence[int]) -> Tensor | None:
+    """The integers of some columns, or None where one is unusual."""
     if not columns:
-        return torch.empty(len(rows), 0, dtype=dtype)
+        return torch.empty(len(rows), 0, dtype=torch.int64)
     picked = map(itemgetter(*columns), rows)
     cells: list[str] = list(picked if len(columns) == 1 else chain.from_iterable(picked))
     everything = "".join(cells)
     if "_" in everything or not everything.isascii():  # Python would read 1_000 or ٣
         return None
     try:
-        return _as_tensor(array(typecode, map(parse, cells)), len(rows), dtype)
+        return _as_tensor(array("q", map(int, cells)), len(rows))
     except (ValueError, OverflowError):
         return None
 

@@ -8,19 +8,35 @@ whose maximum is a `Solution` (in `solution`; `separation` finds maxima at infin
 and `profile` turn the solution into coefficients with intervals, which `result` and `report` show.
 """
 
+from diffurn.inference._clogit import clogit
 from diffurn.inference._exact_test import ExactTest, exact_test
 from diffurn.inference._fit import fit
+from diffurn.inference.clogit_result import ClogitResult, StratumResiduals
 from diffurn.inference.estimates import Contrasts
+from diffurn.inference.fitted import LikelihoodRatio
+from diffurn.inference.grouped import FitsBy, fit_by
+from diffurn.inference.nested import Anova, anova
 from diffurn.inference.reading import interactions
-from diffurn.inference.result import FitResult, GoodnessOfFit, LikelihoodRatio
+from diffurn.inference.residuals import Residuals
+from diffurn.inference.result import FitResult, GoodnessOfFit
+from diffurn.inference.selection import Selection
 
 __all__ = [
+    "Anova",
+    "ClogitResult",
     "Contrasts",
     "ExactTest",
     "FitResult",
+    "FitsBy",
     "GoodnessOfFit",
     "LikelihoodRatio",
+    "Residuals",
+    "Selection",
+    "StratumResiduals",
+    "anova",
+    "clogit",
     "exact_test",
     "fit",
+    "fit_by",
     "interactions",
 ]

@@ -3,25 +3,36 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from diffurn._numerics.beta import f_tail, student_quantile, student_tail
 from diffurn._validation import require_one_of
 from diffurn.inference.profile import problems, profile_ends, profile_maximum
 from diffurn.inference.separation import Blocks, main_block
 from diffurn.inference.solution import Solution
 
-INTERVALS = ("wald", "profile")
+if TYPE_CHECKING:
+    from diffurn.inference.bootstrap import Bootstrap
+
+INTERVALS = ("wald", "profile", "bootstrap")
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", None)
 
 
-def check_interval(level: float, method: str, name: str) -> None:
-    """Raises a ValueError for a bad level or method; `name` is the argument's name."""
+def check_interval(level: float, method: str, name: str, covariance: str = "model") -> None:
+    """Raises a ValueError for a bad level or method, or one that does not suit the kind of standard
+    errors; `name` is the argument's name.
+    """
     if not 0 < level < 1:
         raise ValueError(f"level is {level}, but must lie between 0 and 1, such as 0.95")
     require_one_of(name, method, INTERVALS)
+    if method == "profile" and covariance not in ("model", "scaled"):
+        raise ValueError(
+            f'{name} "profile" needs the likelihood to be right, which covariance "{covariance}" '
+            f'does not assume; use {name} "wald" or "bootstrap"'
+        )
 
 
 # --- from the solver's coordinates to coefficients
@@ -86,7 +97,7 @@ def _relative_to(
     solution: Solution, blocks: Blocks, reference: int | None
 ) -> tuple[Tensor, Tensor]:
     """Contrasts and shifts of all groups relative to one, or to the main block."""
-    sample = solution.objective.sample
+    sample = solution.objective.urns
     groups = sample.counts.shape[-1]
     if reference is None:
         anchor = main_block(blocks, sample).double()
@@ -103,11 +114,6 @@ def _relative_to(
 # --- intervals and p-values
 
 
-def normal_quantile(level: float) -> float:
-    """z such that a standard normal variable lies within ±z with probability `level`."""
-    return float(torch.special.ndtri(torch.tensor((1 + level) / 2, dtype=torch.float64)))
-
-
 def chi_squared_tail(statistic: Tensor, degrees_of_freedom: Tensor) -> Tensor:
     """P(χ² ≥ statistic); nan for zero degrees of freedom."""
     half = degrees_of_freedom.double() / 2
@@ -121,27 +127,37 @@ def interval_of(
     """Lower and upper ends, ``(D, k)``. The one finite end of an infinite estimate is always that
     of the profile likelihood.
     """
-    z = normal_quantile(level)
+    quantile = student_quantile(level, solution.errors.degrees)
     shift, errors = estimates.shift, estimates.standard_errors
     varies = (estimates.contrasts != 0).any(-1) & ~shift.isnan()
     ends = []
     for side in (-1.0, 1.0):
-        end = torch.where(shift == 0, estimates.value + side * z * errors, estimates.value)
+        end = torch.where(
+            shift == 0, estimates.value + side * quantile.unsqueeze(-1) * errors, estimates.value
+        )
         profiled = varies & (shift != side * torch.inf)
         profiled = profiled & (shift != 0) if method == "wald" else profiled
         where, which = torch.nonzero(profiled, as_tuple=True)
         if len(where):
-            end[where, which] = _profile(solution, estimates, where, which, side, z)
+            end[where, which] = _profile(solution, estimates, where, which, side, quantile)
         ends.append(end)
     return ends[0], ends[1]
 
 
 def _profile(
-    solution: Solution, estimates: Estimates, where: Tensor, which: Tensor, side: float, z: float
+    solution: Solution,
+    estimates: Estimates,
+    where: Tensor,
+    which: Tensor,
+    side: float,
+    quantile: Tensor,
 ) -> Tensor:
-    """Ends of the profile intervals of chosen coefficients, on one side."""
+    """Ends of the profile intervals of chosen coefficients, on one side. A dispersion divides twice
+    the log-likelihood.
+    """
     contrast, finite = estimates.contrasts[where, which], estimates.shift[where, which] == 0
-    target = solution.optimum.evaluation.value[where] - 0.5 * z * z
+    fall = 0.5 * quantile.square() * solution.errors.dispersion
+    target = solution.optimum.evaluation.value[where] - fall[where]
     ends = torch.empty_like(target)
     for chosen, problem in problems(solution, where, contrast, finite):
         aim = target[chosen]
@@ -153,8 +169,8 @@ def p_values(solution: Solution, estimates: Estimates) -> Tensor:
     """Of the hypothesis that a coefficient is zero, ``(D, k)``: by its standard error, or by the
     likelihood ratio where the estimate is infinite.
     """
-    z = estimates.value / estimates.standard_errors
-    p = torch.where(estimates.shift == 0, torch.erfc(z.abs() / 2**0.5), torch.nan)
+    z, degrees = estimates.value / estimates.standard_errors, solution.errors.degrees
+    p = torch.where(estimates.shift == 0, student_tail(z, degrees.unsqueeze(-1)), torch.nan)
     where, which = torch.nonzero(estimates.shift.isinf(), as_tuple=True)
     if len(where):
         contrast = estimates.contrasts[where, which]
@@ -162,7 +178,8 @@ def p_values(solution: Solution, estimates: Estimates) -> Tensor:
         finite = torch.zeros_like(where, dtype=torch.bool)
         for chosen, problem in problems(solution, where, contrast, finite):
             ratio[chosen] = 2 * (best[chosen] - profile_maximum(problem, 0.0))
-        p[where, which] = chi_squared_tail(ratio, torch.ones_like(ratio))
+        ratio = ratio / solution.errors.dispersion[where]
+        p[where, which] = f_tail(ratio, torch.ones_like(ratio), degrees[where])
     return p
 
 
@@ -175,22 +192,56 @@ class Contrasts(NamedTuple):
 
     Attributes:
         pairs: names of the two groups.
-        estimate: log odds ratio; ±inf or nan where the counts set no bound.
+        estimate: log of the ratio of ω; ±inf or nan where the counts set no bound.
         standard_error: inf where the estimate is infinite.
+        lower: lower end of the interval of the log ratio, with the level and the method of the fit.
+            Each interval stands for itself: it is not corrected for the number of pairs.
+        upper: upper end.
         z: estimate / standard error; nan where the estimate is infinite.
         p_value: by z, or by the likelihood ratio where the estimate is infinite.
         adjusted_p_value: corrected for the number of pairs that can be compared.
+        correction: how, such as ``"holm"``.
     """
 
     pairs: tuple[tuple[str, str], ...]
     estimate: Tensor
     standard_error: Tensor
+    lower: Tensor
+    upper: Tensor
     z: Tensor
     p_value: Tensor
     adjusted_p_value: Tensor
+    correction: str | None
+
+    def to_list(self) -> list[dict[str, Any]]:
+        """One dictionary per pair of a single data set; the keys say the scale of the numbers."""
+        columns = {
+            "log_ratio": self.estimate,
+            "log_ratio_se": self.standard_error,
+            "log_ratio_lower": self.lower,
+            "log_ratio_upper": self.upper,
+            "ratio": self.estimate.exp(),
+            "ratio_lower": self.lower.exp(),
+            "ratio_upper": self.upper.exp(),
+            "z": self.z,
+            "p": self.p_value,
+            f"p_{self.correction or 'uncorrected'}": self.adjusted_p_value,
+        }
+        rows = zip(self.pairs, *(column.tolist() for column in columns.values()), strict=True)
+        return [
+            {"groups": list(pair), **dict(zip(columns, numbers, strict=True))}
+            for pair, *numbers in rows
+        ]
 
 
-def all_pairs(solution: Solution, groups: tuple[str, ...], correction: str | None) -> Contrasts:
+def all_pairs(
+    solution: Solution,
+    groups: tuple[str, ...],
+    correction: str | None,
+    level: float,
+    method: str,
+    bootstrap: Bootstrap | None = None,
+) -> Contrasts:
     """Contrasts of shape ``(D, pairs)``."""
     require_one_of("correction", correction, CORRECTIONS)
     if solution.blocks is None:
@@ -202,16 +253,22 @@ def all_pairs(solution: Solution, groups: tuple[str, ...], correction: str | Non
     first, second = torch.triu_indices(c, c, offset=1, device=solution.gauge.device)
     identity = torch.eye(c, dtype=solution.gauge.dtype, device=solution.gauge.device)
     contrasts = (identity[first] - identity[second]).expand(len(solution.gauge), -1, -1)
-    absent = solution.objective.sample.absent
+    absent = solution.objective.urns.absent
     order = solution.blocks.order()[:, first, second]
     shift = torch.where(absent[:, first] | absent[:, second], torch.nan, order)
     pairs = Estimates.of(solution, contrasts, shift)
     p, errors = p_values(solution, pairs), pairs.standard_errors
+    if bootstrap is None:
+        lower, upper = interval_of(solution, pairs, level, method)
+    else:
+        values = bootstrap.values[..., first] - bootstrap.values[..., second]
+        lower, upper = bootstrap.interval(values, level)
     z = torch.where(shift == 0, pairs.value / errors, torch.nan)
     named = tuple(
         (groups[j], groups[k]) for j, k in zip(first.tolist(), second.tolist(), strict=True)
     )
-    return Contrasts(named, pairs.value, errors, z, p, adjusted(p, correction))
+    corrected = adjusted(p, correction)
+    return Contrasts(named, pairs.value, errors, lower, upper, z, p, corrected, correction)
 
 
 def adjusted(p: Tensor, correction: str | None) -> Tensor:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from diffurn.inference.report import scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
+    from diffurn.inference.fitted import Fitted
     from diffurn.inference.result import FitResult
 
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#6E6E6E"  # distinct for colour-blind readers
 PALE = "#EBEBEB"
+COLOURS = [BLUE, VERMILION, "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000"]
 LONGEST_NAME = 34
 # An interval that reaches farther from all estimates than this (in log ω) ends in an arrow.
 WIDEST_INTERVAL = math.log(1e4)
@@ -31,14 +36,11 @@ def forest_plot(result: FitResult) -> Figure:
     Args:
         result: a `FitResult` of a single data set.
     """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError as missing:
-        raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
+    figure_class = _figure_class()
     by_group = result.names == result.groups
     rows = max(3, len(result.groups)) if by_group else len(result.names) + len(result.groups) + 2
     spacing, size = (0.3, 9.0) if rows <= 30 else (0.22, 7.5) if rows <= 60 else (0.12, 5.0)
-    figure = Figure(
+    figure: Figure = figure_class(
         figsize=(9.5 if by_group else 7.5, 1.5 + spacing * rows), layout="constrained", dpi=160
     )
     if by_group:  # side by side, one line for each group
@@ -48,22 +50,62 @@ def forest_plot(result: FitResult) -> Figure:
         forest, counts = figure.subplots(
             2, 1, height_ratios=[len(result.names) + 1, len(result.groups) + 1]
         )
-    _draw_forest(forest, result, size)
+    title, scale = "Factor on ω", "per unit of the covariate"
+    if by_group:
+        title = "Importance ω"
+        scale = f"relative to {_briefly(scale_of(result))}"
+    _draw_forest(forest, result, size, title, scale, result.reference)
     _draw_counts(counts, result)
     for axes, names in ((forest, result.names), (counts, result.groups)):
-        axes.set_yticks(range(len(names)), [_shortened(name) for name in names], size=size)
-        axes.set_ylim(len(names) - 0.4, -0.6)  # the first name on top
-        axes.tick_params(axis="y", length=0)
-        axes.tick_params(axis="x", labelsize=8, color=GREY)
-        axes.spines[["left", "right", "top"]].set_visible(False)
-        axes.spines["bottom"].set_color(GREY)
-        lines = axes.get_yaxis_transform()
-        # Pale lines lead from each name to its number.
-        axes.hlines(range(len(names)), 0, 1, colors=PALE, linewidths=0.8, transform=lines, zorder=0)
+        _name_rows(axes, names, size)
     return figure
 
 
-def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
+def odds_ratio_plot(result: Fitted) -> Figure:
+    """A matplotlib `Figure` of the odds ratios of a conditional logistic regression, with their
+    intervals on a logarithmic axis.
+    """
+    figure_class = _figure_class()
+    rows = max(3, len(result.names))
+    spacing, size = (0.3, 9.0) if rows <= 30 else (0.22, 7.5) if rows <= 60 else (0.12, 5.0)
+    figure: Figure = figure_class(
+        figsize=(7.5, 1.3 + spacing * rows), layout="constrained", dpi=160
+    )
+    axes = figure.subplots()
+    _draw_forest(axes, result, size, "Odds ratio", "exp β, per unit of the covariate")
+    _name_rows(axes, result.names, size)
+    return figure
+
+
+def _figure_class() -> Any:
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as missing:
+        raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
+    return Figure
+
+
+def _name_rows(axes: Axes, names: Sequence[str], size: float) -> None:
+    """The names on the left, with pale lines from each name to its number."""
+    axes.set_yticks(range(len(names)), [shortened(name) for name in names], size=size)
+    axes.set_ylim(len(names) - 0.4, -0.6)  # the first name on top
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labelsize=8, color=GREY)
+    axes.spines[["left", "right", "top"]].set_visible(False)
+    axes.spines["bottom"].set_color(GREY)
+    lines = axes.get_yaxis_transform()
+    axes.hlines(range(len(names)), 0, 1, colors=PALE, linewidths=0.8, transform=lines, zorder=0)
+
+
+def _draw_forest(
+    axes: Axes,
+    result: Fitted,
+    size: float,
+    title: str,
+    scale: str,
+    anchor: str | None = None,
+) -> None:
+    """`anchor` is the name of the reference, which has no interval."""
     estimates, lower, upper = (
         values.detach().double().cpu().tolist()
         for values in (result.coefficients, result.lower, result.upper)
@@ -76,7 +118,7 @@ def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
     for row, (name, estimate, start, end) in enumerate(
         zip(result.names, estimates, lower, upper, strict=True)
     ):
-        reference = name == result.reference
+        reference = name == anchor
         if low <= estimate <= high:
             marks["D" if reference else "o"].append((row, estimate))
         if not (reference or math.isnan(start) or math.isnan(end)):
@@ -112,14 +154,82 @@ def _draw_forest(axes: Axes, result: FitResult, size: float) -> None:
     room = 0.03 * (high - low)  # for the heads of arrows
     axes.set_xlim(math.exp(low - room), math.exp(high + room))
     _label_log_axis(axes, low, high)
-    title, scale = (
-        "Importance ω",
-        f"relative to {_shortened(result.reference or 'the geometric mean')}",
-    )
-    if result.names != result.groups:
-        title, scale = "Factor on ω", "per unit of the covariate"
     axes.set_title(f"{title}, with its {100 * result.level:g}% interval", loc="left", size=10)
     axes.set_xlabel(scale, size=9)
+
+
+def forest_plot_by(by: str, fits: Mapping[str, FitResult]) -> Figure:
+    """A matplotlib `Figure` of several fits with the same coefficients: each coefficient has one
+    line for each fit, with its interval.
+
+    Args:
+        by: what tells the fits apart.
+        fits: results by their names.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError as missing:
+        raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
+    names = list(dict.fromkeys(name for result in fits.values() for name in result.names))
+    first = next(iter(fits.values()))
+    lines = len(names) * (len(fits) + 1)
+    figure = Figure(figsize=(8.0, 1.6 + 0.17 * lines), layout="constrained", dpi=160)
+    axes = figure.subplots()
+    ends = [
+        [tensor.detach().double().cpu().tolist() for tensor in (x.coefficients, x.lower, x.upper)]
+        for x in fits.values()
+    ]
+    low, high = _limits(*([x for end in ends for x in end[k]] for k in range(3)))
+    axes.axvline(1, color=GREY, linewidth=0.8, zorder=0.5)
+    step = 0.8 / max(len(fits), 2)
+    for k, (label, result) in enumerate(fits.items()):
+        colour = COLOURS[k % len(COLOURS)]
+        estimates, lower, upper = ends[k]
+        shown = False
+        for name, estimate, start, end in zip(result.names, estimates, lower, upper, strict=True):
+            place = names.index(name) + (k - (len(fits) - 1) / 2) * step
+            if name == result.reference or math.isnan(start) or math.isnan(end):
+                if name == result.reference and k == 0:
+                    axes.plot([1], [names.index(name)], "D", c=GREY, mfc="white", markersize=5.5)
+                continue
+            left, right = (math.exp(min(max(value, low), high)) for value in (start, end))
+            axes.hlines(place, left, right, colors=colour, linewidth=1.6)
+            for value, bound, mark in ((start, low, "<"), (end, high, ">")):
+                if (value < bound) if mark == "<" else (value > bound):
+                    axes.plot([math.exp(bound)], [place], mark, color=colour, markersize=5)
+            if low <= estimate <= high:
+                axes.plot(
+                    [math.exp(estimate)],
+                    [place],
+                    "o",
+                    color=colour,
+                    markersize=4.5,
+                    label=None if shown else shortened(label),
+                )
+                shown = True
+    axes.set_xscale("log")
+    room = 0.03 * (high - low)
+    axes.set_xlim(math.exp(low - room), math.exp(high + room))
+    _label_log_axis(axes, low, high)
+    by_group = first.names == first.groups
+    title = "Importance ω" if by_group else "Factor on ω"
+    axes.set_title(
+        f"{title} by {shortened(by)}, with {100 * first.level:g}% intervals", loc="left", size=10
+    )
+    relative = f"relative to {_briefly(scale_of(first))}"
+    axes.set_xlabel(relative if by_group else "per unit of the covariate", size=9)
+    axes.set_yticks(range(len(names)), [shortened(name) for name in names], size=9)
+    axes.set_ylim(len(names) - 0.4, -0.6)
+    axes.tick_params(axis="y", length=0)
+    axes.tick_params(axis="x", labelsize=8, color=GREY)
+    axes.spines[["left", "right", "top"]].set_visible(False)
+    axes.spines["bottom"].set_color(GREY)
+    axes.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
+    return figure
+
+
+def _briefly(scale: str) -> str:
+    return scale if len(scale) <= 2 * LONGEST_NAME else "the geometric mean of some groups"
 
 
 def _draw_counts(axes: Axes, result: FitResult) -> None:
@@ -208,6 +318,6 @@ def _number(log_value: float) -> str:
     return text.rstrip(".") if "e" not in text else f"{math.exp(log_value):.1e}"
 
 
-def _shortened(name: str) -> str:
+def shortened(name: str) -> str:
     short = name if len(name) <= LONGEST_NAME else name[: LONGEST_NAME - 1] + "…"
     return short.replace("$", r"\$")  # matplotlib would read it as a formula

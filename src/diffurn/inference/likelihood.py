@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
 
 from diffurn._fisher.moments import covariance as fisher_covariance
 from diffurn._fisher.moments import log_prob_and_derivatives as fisher_derivatives
+from diffurn._validation import require_one_of
 from diffurn._wallenius.probabilities import log_prob_and_derivatives as wallenius_derivatives
 from diffurn.fisher import FisherHypergeometric
+from diffurn.inference.rows import Rows
 from diffurn.inference.sample import Sample
 from diffurn.wallenius import WalleniusHypergeometric
 
@@ -54,6 +56,21 @@ MODELS = {
         "wallenius", WalleniusHypergeometric, _scaled_wallenius_derivatives, averages=False
     ),
 }
+
+
+def check_model(model: str, penalty: str | None, ridge: float) -> None:
+    """Raises a ValueError for a model or a penalty that does not exist."""
+    require_one_of("model", model, tuple(MODELS))
+    require_one_of("penalty", penalty, (None, "ridge", "firth"))
+    if not 0 < ridge < float("inf"):
+        raise ValueError(f"ridge is {ridge}, but must be a finite number above 0")
+    if penalty == "firth" and model != "fisher":
+        raise ValueError('penalty "firth" needs model "fisher"; for model "wallenius" use "ridge"')
+
+
+def penalty_of(name: str | None, ridge: float) -> Penalty | None:
+    """The penalty of that name."""
+    return None if name is None else Ridge(ridge) if name == "ridge" else Firth()
 
 
 def log_weights_of(sample: Sample, coefficients: Tensor) -> Tensor:
@@ -101,7 +118,7 @@ class Objective:
     """
 
     model: Model
-    sample: Sample
+    sample: Rows
     gauge: Tensor
     penalty: Penalty | None = None
     progress: Progress | None = None
@@ -124,15 +141,21 @@ class Objective:
             chosen,
             sample.merged(chosen.averages),
             sample.counts.new_zeros(len(sample.counts), p, p),
-            None if penalty is None else Ridge(ridge) if penalty == "ridge" else Firth(),
+            penalty_of(penalty, ridge),
             progress,
         )
+
+    @property
+    def urns(self) -> Sample:
+        """The sample of a fit to counts."""
+        assert isinstance(self.sample, Sample)
+        return self.sample
 
     def pick(self, data_sets: Tensor) -> Objective:
         return replace(self, sample=self.sample.pick(data_sets), gauge=self.gauge[data_sets])
 
     @cached_property
-    def _tiles(self) -> list[tuple[slice, Sample]]:
+    def _tiles(self) -> list[tuple[slice, Any]]:
         return self.sample.tiles()
 
     def at(self, coefficients: Tensor) -> Evaluation:
@@ -142,26 +165,43 @@ class Objective:
 
     def likelihood(self, coefficients: Tensor) -> Evaluation:
         """The log-likelihood at β ``(D, p)``, without the penalty; summed tile by tile."""
-        sets, rows, _ = self.sample.counts.shape
-        p, done = coefficients.shape[-1], 0
+        sets, p = coefficients.shape
         value, score = self.sample.constant.clone(), torch.zeros_like(coefficients)
-        information = coefficients.new_zeros(sets, p, p)
+        information, done = coefficients.new_zeros(sets, p, p), 0
         for some, part in self._tiles:
-            log_weights = log_weights_of(part, coefficients[some])
-            log_prob, slope, curvature = self.model.derivatives(
-                log_weights, part.group_sizes, part.counts
-            )
-            if part.design is not None:
-                slope = (slope.unsqueeze(-2) @ part.design).squeeze(-2)
-                curvature = part.design.mT @ curvature @ part.design
-            frequencies = part.frequencies.unsqueeze(-2)
-            value[some] += (frequencies @ log_prob.unsqueeze(-1)).flatten()
-            score[some] += (frequencies @ slope).squeeze(-2)
-            information[some] += (frequencies @ curvature.flatten(-2)).reshape(-1, p, p)
-            done += part.frequencies.numel()
+            found = self.of_tile(part, coefficients[some])
+            value[some] += found.value
+            score[some] += found.score
+            information[some] += found.information
+            done += part.work
             if self.progress is not None:
-                self.progress(done, sets * rows)
+                self.progress(done, self.sample.work)
         return Evaluation(*self.sample.summed(value, score, information))
+
+    def of_tile(self, part: Any, coefficients: Tensor) -> Evaluation:
+        """The log-likelihood of a tile of the sample."""
+        p, frequencies = coefficients.shape[-1], part.frequencies.unsqueeze(-2)
+        log_weights = log_weights_of(part, coefficients)
+        log_prob, slope, curvature = self.model.derivatives(
+            log_weights, part.group_sizes, part.counts
+        )
+        if part.design is not None:
+            slope = (slope.unsqueeze(-2) @ part.design).squeeze(-2)
+            curvature = part.design.mT @ curvature @ part.design
+        return Evaluation(
+            (frequencies @ log_prob.unsqueeze(-1)).flatten(),
+            (frequencies @ slope).squeeze(-2),
+            (frequencies @ curvature.flatten(-2)).reshape(-1, p, p),
+        )
+
+    def information_of_tile(self, part: Any, coefficients: Tensor) -> Tensor:
+        """Fisher's information about β in a tile, ``(D, p, p)``, differentiable in β."""
+        log_weights = log_weights_of(part, coefficients)
+        covariance = fisher_covariance(log_weights, part.group_sizes, part.draws)
+        if part.design is not None:
+            covariance = part.design.mT @ covariance @ part.design
+        total: Tensor = (part.frequencies[..., None, None] * covariance).sum(1)
+        return total
 
 
 # --- linear algebra within the directions that coefficients move in
@@ -250,18 +290,13 @@ class Firth:
 
 
 def _slope_of_trace(objective: Objective, coefficients: Tensor, fixed: Tensor) -> Tensor:
-    """∂/∂β Σ f tr(fixed · zᵀ Cov z), ``(D, p)``: third cumulants, by autograd through the exact
-    covariance.
+    """∂/∂β tr(fixed · information), ``(D, p)``: third cumulants, by autograd through the exact
+    information.
     """
     sample, slope = objective.sample, torch.zeros_like(coefficients)
-    for some, part in sample.tiles(factor=sample.counts.shape[-1]):
-        weights = fixed[some].unsqueeze(1)
-        if part.design is not None:
-            weights = part.design @ weights @ part.design.mT
+    for some, part in sample.tiles(differentiated=True):
         with torch.enable_grad():
             beta = coefficients[some].detach().requires_grad_()
-            log_weights = log_weights_of(part, beta)
-            covariance = fisher_covariance(log_weights, part.group_sizes, part.draws)
-            trace = (part.frequencies * (weights * covariance).sum((-1, -2))).sum()
+            trace = (fixed[some] * objective.information_of_tile(part, beta)).sum()
             slope[some] += torch.autograd.grad(trace, beta)[0]
     return sample.summed(slope)[0]

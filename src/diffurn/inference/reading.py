@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import torch
-from torch import Tensor, distributed
+from torch import Tensor
 
-from diffurn._validation import as_counts, as_float64_tensor, require, require_broadcast
+from diffurn._validation import (
+    as_counts,
+    as_float64_tensor,
+    require,
+    require_broadcast,
+    require_one_of,
+)
+from diffurn.inference.columns import NA_RULES
 from diffurn.inference.sample import Sample
-from diffurn.inference.separation import centred_design, gram
 
 if TYPE_CHECKING:
-    from torch.distributed import ProcessGroup
+    pass
+
+T = TypeVar("T")
 
 _LARGEST = 2**53  # float64 holds every integer up to here
 # Rounding may leave this much of a column that is constant in each row, and of a column that
@@ -24,15 +32,35 @@ _CONSTANT = 1e-13
 _DEPENDENT = 1e-10
 
 
-def read_sample(
+class Read(NamedTuple):
+    """Rows that were read.
+
+    Attributes:
+        sample: the rows with information.
+        kept: their numbers among all rows, ``(R,)``.
+        left_out: rows of each data set with missing values, and with nothing drawn, ``(D, 2)``.
+    """
+
+    sample: Sample
+    kept: Tensor
+    left_out: Tensor
+
+
+def read_rows(
     counts: Any,
     group_sizes: Any,
     frequencies: Any = None,
     groups: Sequence[str] | None = None,
     covariates: Any = None,
     names: Sequence[str] | None = None,
-) -> Sample:
-    """The arguments of `fit` as a sample; every error names the row and the group."""
+    lacking: Tensor | None = None,
+    na: str = "drop",
+) -> Read:
+    """The arguments of `fit` as a sample; every error names the row and the group. Rows with
+    missing values (nan, or where `lacking` ``(R,)`` says so) and rows with nothing drawn are left
+    out.
+    """
+    require_one_of("na", na, NA_RULES)
     named = _group_names(counts, group_sizes, groups)
     drawn, available = plain_values(counts), plain_values(group_sizes)
     device = drawn.device if isinstance(drawn, Tensor) else torch.device("cpu")
@@ -49,16 +77,76 @@ def read_sample(
     x, m = x.double().expand(shape), m.double().expand(shape)
     x, m = x.reshape(-1, rows, c), m.reshape(-1, rows, c)
     f = _read_frequencies(frequencies, batch_shape, rows, x)
-    _check_counts(x, m, batch_shape, named)
-    sample = Sample(x, m, f, None, named, named, batch_shape, x.new_zeros(len(x)))
+    numbers = torch.arange(rows, device=device)
+    sample = Sample(x, m, f, None, named, named, batch_shape, x.new_zeros(len(x)), numbers)
     if covariates is not None:
-        return _with_design(sample, covariates, names)
-    if names is not None:
+        sample = _with_design(sample, covariates, names)
+    elif names is not None:
         raise ValueError(
             f"names {list(names)} are given, but there are no covariates to name; name the groups "
             "with groups="
         )
-    return sample
+    return _with_information(sample, lacking, na)
+
+
+def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
+    """The rows without those that have missing values or nothing drawn. In a batch, a row that only
+    some data sets can use has frequency 0 in the others.
+    """
+    x, m, f, z = sample.counts, sample.group_sizes, sample.frequencies, sample.design
+    gaps = {"counts": x.isnan().any(-1), "group_sizes": m.isnan().any(-1)}
+    gaps["frequencies"] = f.isnan()
+    if z is not None:
+        gaps["covariates"] = (z.isnan().any(-1) & (m != 0)).any(-1)
+    if lacking is not None:
+        if len(lacking) != f.shape[1]:
+            raise ValueError(
+                f"cluster has {len(lacking):,} labels, but there are {f.shape[1]:,} rows; give one "
+                "label per row"
+            )
+        gaps["cluster"] = lacking.expand(f.shape)
+    missing = torch.stack([gap.expand(f.shape) for gap in gaps.values()]).any(0)
+    if na == "raise" and bool(missing.any()):
+        d, row = torch.nonzero(missing)[0].tolist()
+        name = next(name for name, gap in gaps.items() if bool(gap.expand(f.shape)[d, row]))
+        where = f"data set {_index(d, sample.batch_shape)}, " if sample.batch_shape else ""
+        raise ValueError(
+            f"{name} has a missing value in {where}row {row}; repair it, or leave such rows out by "
+            'na="drop"'
+        )
+    usable = ~missing.unsqueeze(-1)
+    if bool(missing.any()):
+        x, m = torch.where(usable, x, 0.0), torch.where(usable, m, 0.0)
+        f = torch.where(missing, 0.0, f)
+        z = None if z is None else torch.where(usable.unsqueeze(-1), z, 0.0)
+    if z is not None:  # of groups without balls
+        z = (
+            torch.where((m == 0).unsqueeze(-1), torch.nan_to_num(z), z)
+            if bool(z.isnan().any())
+            else z
+        )
+        require("covariates", z, z.isfinite(), "every feature must be a finite number")
+    _check_counts(x, m, sample.batch_shape, sample.groups)
+    empty = ~missing & (x.sum(-1) == 0)
+    left_out = torch.stack([missing.sum(-1), empty.sum(-1)], -1)
+    nothing = torch.nonzero((missing | empty).all(-1)).flatten().tolist()
+    if nothing:
+        where = (
+            f" of data set {_index(nothing[0], sample.batch_shape)}" if sample.batch_shape else ""
+        )
+        lost, without = left_out[nothing[0]].tolist()
+        raise ValueError(
+            f"no row{where} is left: {lost:,} have missing values, and in {without:,} nothing is "
+            "drawn"
+        )
+    f = torch.where(empty, 0.0, f) if bool(empty.any()) else f
+    _check_frequencies(f, sample.batch_shape)
+    sample = replace(sample, counts=x, group_sizes=m, frequencies=f, design=z)
+    kept = torch.nonzero(~(missing | empty).all(0)).flatten()
+    if len(kept) < x.shape[1]:
+        sample = sample.pick_rows(kept)
+        sample = replace(sample, row_numbers=torch.arange(len(kept), device=x.device))
+    return Read(sample, kept, left_out)
 
 
 def plain_values(values: Any) -> Any:
@@ -133,13 +221,16 @@ def _read_frequencies(
             f"frequencies has shape {tuple(f.shape)}, but the rows of counts have shape {shape}"
         ) from None
     f = f.reshape(-1, rows)
-    whole = (f >= 0) & (f == f.floor()) & (f <= _LARGEST)
+    whole = f.isnan() | ((f >= 0) & (f == f.floor()) & (f <= _LARGEST))
     _require("frequencies", f, whole, "a frequency must be an integer from 0 to 2^53", batch_shape)
+    return f
+
+
+def _check_frequencies(f: Tensor, batch_shape: torch.Size) -> None:
     none = torch.nonzero(f.sum(-1) == 0).flatten().tolist()
     if none:
         where = f" of data set {_index(none[0], batch_shape)}" if batch_shape else ""
         raise ValueError(f"frequencies{where} are all zero; at least one row must have occurred")
-    return f
 
 
 def _check_counts(x: Tensor, m: Tensor, batch_shape: torch.Size, groups: tuple[str, ...]) -> None:
@@ -148,9 +239,6 @@ def _check_counts(x: Tensor, m: Tensor, batch_shape: torch.Size, groups: tuple[s
         rule = "a count must be an integer from 0 to 2^53"
         _require(name, values, whole, rule, batch_shape, groups)
     _require("counts", x, x <= m, "only {} balls were in the urn", batch_shape, groups, m)
-    total = x.sum(-1)
-    rule = "a row without draws has no information; leave it out"
-    _require("the sum of counts", total, total > 0, rule, batch_shape)
 
 
 def _require(
@@ -254,7 +342,7 @@ def _with_design(sample: Sample, covariates: Any, names: Sequence[str] | None) -
         design = z.expand(*sample.batch_shape, rows, c, z.shape[-1]).reshape(sets, rows, c, -1)
     except RuntimeError:
         raise ValueError(wrong) from None
-    require("covariates", z, z.isfinite(), "every feature must be a finite number")
+    require("covariates", z, ~z.isinf(), "every feature must be a finite number")
     columns = _column_names("covariates", covariates, z.shape[-1], names)
     return replace(sample, design=design, names=columns)
 
@@ -274,70 +362,44 @@ def identified(sample: Sample) -> Sample:
     """The sample with a centred design. Raises a ValueError that names a column on which the
     likelihood does not depend, or not beyond the columns before it.
     """
-    products = gram(sample)
-    scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
     assert sample.design is not None
     competing = torch.where(sample.competing.unsqueeze(-1), sample.design, 0.0)
     (squares,) = sample.summed(
         (sample.frequencies[..., None, None] * competing.square()).sum((1, 2))
     )
-    constant = (scale <= _CONSTANT * squares.sqrt()) | (scale == 0)
-    for k, name in enumerate(sample.names):
-        if bool(constant[:, k].any()):
-            raise ValueError(
-                f"covariates column {name!r} has one value for all groups of a row, in every row; "
-                "it cancels, leave it out"
-            )
+    for k, reason in without_influence(sample.gram(), squares).items():
+        if reason == CONSTANT:
+            reason = "has one value for all groups of a row, in every row; it cancels, leave it out"
+        raise ValueError(f"covariates column {sample.names[k]!r} {reason}")
+    return replace(sample, design=sample.centred_design())
+
+
+CONSTANT = "is constant"
+_COMBINATION = (
+    "is, up to rounding, a linear combination of the columns before it; leave it out or, if its "
+    "values are large compared with their differences, subtract a typical one from all"
+)
+
+
+def without_influence(products: Tensor, squares: Tensor) -> dict[int, str]:
+    """The features on which the likelihood does not depend, or not beyond the features before them,
+    each with the reason.
+
+    Args:
+        products: Σ zᵀz of the centred features, ``(D, p, p)``.
+        squares: Σ z² of the features as given, ``(D, p)``.
+    """
+    scale = products.diagonal(dim1=-2, dim2=-1).sqrt()
+    constant = ((scale <= _CONSTANT * squares.sqrt()) | (scale == 0)).any(0).tolist()
+    found = {k: CONSTANT for k, is_constant in enumerate(constant) if is_constant}
+    scale = torch.where(scale > 0, scale, 1.0)
     rest = products / (scale.unsqueeze(-1) * scale.unsqueeze(-2))
     # A Cholesky decomposition: the pivot is the part of a column that is independent of the columns
     # before it.
-    for k, name in enumerate(sample.names):
+    for k in range(len(constant)):
         pivot = rest[:, k, k]
-        if bool((pivot <= _DEPENDENT).any()):
-            raise ValueError(
-                f"covariates column {name!r} is, up to rounding, a linear combination of the "
-                "columns before it; leave it out or, if its values are large compared with their "
-                "differences, subtract a typical one from all"
-            )
-        rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
-    return replace(sample, design=centred_design(sample))
-
-
-# --- rows in several processes
-
-
-def read_together(
-    process_group: ProcessGroup, read: Callable[[], Sample], options: Mapping[str, Any]
-) -> Sample:
-    """read(), in every process. An error in one process is raised in all, so that no process waits
-    for another one for ever.
-
-    Args:
-        process_group: the processes.
-        read: reads the rows of this process.
-        options: arguments that must be the same in all processes, by name.
-    """
-    if distributed.get_rank(process_group) < 0:
-        raise ValueError("this process does not belong to process_group; fit in its members only")
-    failure: Exception | None = None
-    try:
-        sample = read()
-        about = {"batch_shape": tuple(sample.batch_shape), "groups": sample.groups}
-        message: Any = (None, {**about, "names": sample.names, **options})
-    except Exception as error:
-        failure, message = error, (str(error), {})
-    messages: list[Any] = [None] * distributed.get_world_size(process_group)
-    distributed.all_gather_object(messages, message, group=process_group)
-    if failure is not None:
-        raise failure
-    for rank, (wrong, _) in enumerate(messages):
-        if wrong is not None:
-            raise ValueError(f"process {rank} of process_group could not read its rows: {wrong}")
-    for rank, (_, theirs) in enumerate(messages):
-        for name, value in messages[0][1].items():
-            if theirs[name] != value:
-                found = f"{value!r} in process 0, {theirs[name]!r} in process {rank}"
-                raise ValueError(
-                    f"{name} must be the same in all processes of process_group, but is {found}"
-                )
-    return replace(sample, process_group=process_group)
+        if k not in found and bool((pivot <= _DEPENDENT).any()):
+            found[k] = _COMBINATION
+        if k not in found:
+            rest = rest - rest[:, :, k, None] * rest[:, None, k, :] / pivot[:, None, None]
+    return found

@@ -1,23 +1,38 @@
-"""A fit as text, as a data frame and as plain data."""
+"""A fit as text, as a data frame and as plain data. The command line prints the same text."""
 
 from __future__ import annotations
 
 import math
-import textwrap
-from collections.abc import Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from torch import Tensor
+from diffurn.inference.notes import is_overdispersed
+from diffurn.inference.robust import words_on
+from diffurn.inference.words import (
+    between,
+    count,
+    expectation,
+    factor,
+    listed,
+    number_of,
+    p_is,
+    p_value,
+    paragraph,
+    plain,
+    significant,
+    table,
+)
 
 if TYPE_CHECKING:
+    from diffurn.inference.estimates import Contrasts
     from diffurn.inference.result import FitResult
+    from diffurn.inference.selection import Selection
 
-_WIDTH = 100
-_NAMES_IN_A_LINE = 6
-_TITLES = {
-    "fisher": "Fisher's urn (balls taken at once)",
-    "wallenius": "Wallenius' urn (balls taken one after another)",
+LAWS = {
+    "fisher": "Fisher's law, balls taken at once",
+    "wallenius": "Wallenius' law, balls taken one after another",
 }
+_NAMES_IN_A_LINE = 6
 
 
 # --- one line
@@ -36,247 +51,310 @@ def line_of(result: FitResult) -> str:
     if values is None:
         kind, values = "coefficients", result.coefficients
     pairs = zip(result.names[:_NAMES_IN_A_LINE], values.tolist(), strict=False)
-    listed = ", ".join(f"{name}: {value:.4g}" for name, value in pairs)
+    named = ", ".join(f"{name}: {value:.4g}" for name, value in pairs)
     more = ", …" if len(result.names) > _NAMES_IN_A_LINE else ""
-    return f"FitResult({shown}, rows={int(result.rows)}, {kind}={{{listed}{more}}})"
+    return f"FitResult({shown}, rows={int(result.rows)}, {kind}={{{named}{more}}})"
 
 
 # --- the summary
 
 
-def summary_of(result: FitResult) -> str:
-    """The text of ``print(result)``."""
-    title = f"{_TITLES[result.model]}, {_scale(result)}{_penalty(result)}"
-    lines = [*textwrap.wrap(title, _WIDTH), _size(result), "", *_table(result), "", *_tests(result)]
-    notes = [
-        line
-        for note in result.notes
-        for line in textwrap.wrap("Note: " + note, _WIDTH, subsequent_indent="      ")
-    ]
-    return "\n".join(lines + ([""] + notes if notes else []))
-
-
-def _scale(result: FitResult) -> str:
-    if result.log_weights is None:
-        return "log ω linear in covariates"
-    if result.reference is None:
-        return "weights with geometric mean 1"
-    return f"weights relative to {result.reference}"
-
-
-def _penalty(result: FitResult) -> str:
-    return "" if result.penalty is None else f", {result.penalty} penalty"
-
-
-def _size(result: FitResult) -> str:
-    rows, draws = _number_of("row", int(result.rows)), _number_of("draw", int(result.draws))
-    ended = "converged in" if bool(result.converged) else "not converged after"
-    return f"{rows}, {draws}; {ended} {_number_of('iteration', int(result.iterations))}"
-
-
-def _number_of(thing: str, number: int) -> str:
-    return f"{number:,} {thing}{'s' * (number != 1)}"
-
-
-def _table(result: FitResult) -> list[str]:
-    width = max(8, min(22, max(map(len, result.names))))
-    percent = f"{100 * result.level:g} %"
-    beta, errors = result.coefficients, result.standard_errors
-    if result.log_weights is None:
-        titles, values = ("estimate", "exp"), (beta, result.lower, result.upper, beta.exp())
-    else:
-        titles = ("weight", "log weight")
-        values = (beta.exp(), result.lower.exp(), result.upper.exp(), beta)
-    header = (
-        f"{'':{width}} {titles[0]:>11} {percent + ' lower':>12} {'upper':>11} {titles[1]:>11} "
-        f"{'se':>9} {'z':>7} {'p':>9}"
+def summary_of(
+    result: FitResult, contrasts: Contrasts | None = None, selection: Selection | None = None
+) -> str:
+    """The text of ``print(result)``: at most 80 columns, unless names or numbers need more."""
+    available, rows = int(result.available.sum()), int(result.rows)
+    lines = paragraph(
+        f"{LAWS[result.model]}: {count(int(result.draws))} of {count(available)} drawn, in "
+        f"{number_of('row', rows)}."
     )
-    lines = [header, "-" * len(header)]
-    columns = [x.tolist() for x in (*values, errors, beta / errors, result.p_values)]
-    for name, first, lower, upper, second, error, z, p in zip(result.names, *columns, strict=True):
-        cells = [f"{_shortened(name, width):{width}}", f"{_number(first):>11}"]
-        if error == 0:  # the reference
-            cells += [" " * 12, " " * 11, f"{_number(second):>11}"]
-        else:
-            cells += [f"{_number(lower):>12}", f"{_number(upper):>11}", f"{_number(second):>11}"]
-            ratio = f"{z:.2f}" if math.isfinite(error) else ""
-            cells += [f"{_number(error):>9}", f"{ratio:>7}", f"{p_value(p):>9}"]
-        lines.append(" ".join(cells).rstrip())
-    return lines
+    by_group = result.log_weights is not None
+    lines += ["", *(_weight_table(result) if by_group else _coefficient_table(result)), ""]
+    lines += [line for text in _about_scale(result) for line in paragraph(text)]
+    if not by_group:
+        lines += ["", *_count_table(result), ""]
+    if selection is not None:
+        lines += ["", *_selection_table(result, selection), ""]
+        lines += paragraph(_ABOUT_SELECTION)
+    if contrasts is not None:
+        lines += ["", *_contrast_table(result, contrasts), ""]
+    lines += [line for text in _tests(result) for line in paragraph(text)]
+    for note in result.notes:
+        lines += paragraph("Note: " + note, "      ")
+    return "\n".join(lines)
 
 
-def _shortened(name: str, width: int) -> str:
-    return name if len(name) <= width else name[: width - 1] + "…"
+def scale_of(result: FitResult) -> str:
+    """What every ω is relative to: the ω of a group, or a mean; empty if nothing is compared."""
+    if result.reference is not None:
+        return str(result.reference)
+    inside, all_groups = result.baseline, len(result.groups)
+    if not inside:
+        return ""
+    if len(inside) == 1:
+        return inside[0]
+    if len(inside) == all_groups:
+        every = "both" if all_groups == 2 else f"all {all_groups}"
+        return f"the geometric mean of {every} groups"
+    return f"the geometric mean of {listed(inside)}"
 
 
-def _tests(result: FitResult) -> list[str]:
-    ratio, fit = result.likelihood_ratio_test(), result.goodness_of_fit()
-    lines = [
-        f"log-likelihood {float(result.log_likelihood):.3f} (central urn "
-        f"{float(result.central_log_likelihood):.3f}), "
-        f"{_number_of('free parameter', int(result.parameters))}, AIC {float(result.aic):.3f}"
-    ]
-    if int(ratio.degrees_of_freedom):
-        statistic = f"{float(ratio.statistic):.2f} on {int(ratio.degrees_of_freedom)} df"
-        lines.append(f"all weights equal?  likelihood ratio {statistic}, p {_p_is(ratio.p_value)}")
-    if int(fit.degrees_of_freedom):
-        statistic = f"{float(fit.statistic):.2f} on {int(fit.degrees_of_freedom):,} df"
-        lines.append(
-            f"does the model fit?  Pearson {statistic}, p {_p_is(fit.p_value)}, dispersion "
-            f"{float(fit.dispersion):.3f}"
-        )
-    else:
-        lines.append(
-            "does the model fit?  saturated: as many parameters as the counts can determine"
-        )
-    return lines
+def _about_scale(result: FitResult) -> Iterator[str]:
+    relative = scale_of(result) if result.log_weights is not None or result.reference else ""
+    if result.log_weights is not None:
+        alone = len(result.baseline) == 1
+        equal = f"the ω of {result.baseline[0]}" if alone else "the mean"
+        yield f"ω: importance relative to {relative}. p tests ω = 1, {equal}."
+        yield "If ω = 1: expected if all groups were alike."
+        return
+    own = f" Coefficients that name a group compare it with {relative}." if relative else ""
+    yield f"exp β: factor on ω per unit of the covariate. p tests β = 0.{own}"
 
 
-def _number(value: float) -> str:
-    if not math.isfinite(value):
-        return str(value)
-    return f"{value:.4g}" if value != 0 and not 1e-3 <= abs(value) < 1e5 else f"{value:.4f}"
-
-
-def p_value(value: float) -> str:
-    """To four decimals; empty for nan."""
-    return "" if math.isnan(value) else "<0.0001" if value < 1e-4 else f"{value:.4f}"
-
-
-def _p_is(value: Tensor) -> str:
-    text = p_value(float(value))
-    return "< 0.0001" if text.startswith("<") else "= " + (text or "nan")
-
-
-# --- notes
-
-
-def notes_on(result: FitResult) -> list[str]:
-    """Sentences about a single data set: no convergence, groups without balls, separated groups,
-    coefficients at infinity.
-    """
-    notes = []
-    if not bool(result.converged.all()):
-        notes.append("Newton's method did not converge; do not trust these figures.")
-    if result.solution.blocks is None:
-        return notes + _about_coefficients(result)
-    return notes + _about_groups(result, result.solution.blocks.reach[0].tolist())
-
-
-def _about_groups(result: FitResult, reach: list[list[bool]]) -> list[str]:
-    """`reach[j][k]`: the counts keep ω_j / ω_k away from zero."""
-    groups, available = result.groups, result.available.tolist()
-    notes = [
-        f"{name} has no ball in any row: its weight cannot be estimated."
-        for name, balls in zip(groups, available, strict=True)
-        if balls == 0
-    ]
-    here = [j for j, balls in enumerate(available) if balls > 0]
-    blocks = _blocks(here, reach)
-    if len(blocks) == 1:
-        return notes
-    drawn, left = result.observed.tolist(), (result.available - result.observed).tolist()
-    for block in blocks:
-        listed = _listed([groups[j] for j in block])
-        above = [k for k in here if k not in block and reach[k][block[0]]]
-        below = [k for k in here if k not in block and reach[block[0]][k]]
-        # Every group is drawn after a group that was always drawn, so that one is not listed.
-        after = [groups[k] for k in above if left[k] > 0]
-        if all(drawn[j] == 0 for j in block):
-            notes.append(f"{listed} was never drawn: its weight has no bound from below.")
-        elif all(left[j] == 0 for j in block):
-            notes.append(f"{listed} was always drawn: its weight has no bound from above.")
-        elif after:
-            notes.append(f"{listed}: drawn only after all of {_listed(after)} had been.")
-        elif not above and not below:
-            notes.append(
-                f"{listed}: never in competition with the other groups, so not comparable with "
-                "them."
+def _weight_table(result: FitResult) -> list[str]:
+    titles = ("Group", "Available", "Drawn", "If ω = 1", "ω", _interval_title(result), "p")
+    columns = (
+        result.available,
+        result.observed,
+        result.central_expected,
+        result.coefficients,
+        result.lower,
+        result.upper,
+        result.p_values,
+    )
+    alone = result.baseline[0] if len(result.baseline) == 1 else None
+    return table(
+        titles,
+        [
+            (
+                group,
+                count(available),
+                count(drawn),
+                expectation(alike),
+                factor(estimate, 4),
+                "reference" if group == alone else between(lower, upper),
+                p_value(p),
             )
-    pairs = [(reach[a[0]][b[0]], reach[b[0]][a[0]]) for a in blocks for b in blocks]
-    if any(not forth and not back for forth, back in pairs):
-        notes.append("Ratios of weights shown as nan are not determined by these counts.")
-    if any(forth != back for forth, back in pairs):
-        notes.append(f'penalty="{_remedy(result)}" gives finite estimates.')
-    return notes
+            for group, available, drawn, alike, estimate, lower, upper, p in zip(
+                result.groups, *(c.tolist() for c in columns), strict=True
+            )
+        ],
+    )
 
 
-def _about_coefficients(result: FitResult) -> list[str]:
-    escape = result.solution.escape[0].tolist()
-    infinite = [name for name, step in zip(result.names, escape, strict=True) if step != 0]
-    if not infinite:
-        return []
-    return [
-        "The covariates separate the balls drawn from the balls left: no finite estimate of "
-        f'{_listed(infinite)}; penalty="{_remedy(result)}" gives one.'
-    ]
+def _coefficient_table(result: FitResult) -> list[str]:
+    titles = ("Coefficient", "β", "std. error", "exp β", _interval_title(result), "p")
+    columns = (
+        result.coefficients,
+        result.standard_errors,
+        result.lower,
+        result.upper,
+        result.p_values,
+    )
+    return table(
+        titles,
+        [
+            (
+                name,
+                plain(estimate),
+                plain(error),
+                factor(estimate, 4),
+                between(lower, upper),
+                p_value(p),
+            )
+            for name, estimate, error, lower, upper, p in zip(
+                result.names, *(c.tolist() for c in columns), strict=True
+            )
+        ],
+    )
 
 
-def _remedy(result: FitResult) -> str:
-    return "firth" if result.model == "fisher" else "ridge"
+def _interval_title(result: FitResult) -> str:
+    return f"{100 * result.level:g}% interval"
 
 
-def _blocks(here: Sequence[int], reach: list[list[bool]]) -> list[list[int]]:
-    """Groups that reach each other, in the order of their first members."""
-    blocks: list[list[int]] = []
-    for j in here:
-        mine = next((block for block in blocks if reach[j][block[0]] and reach[block[0]][j]), None)
-        if mine is None:
-            blocks.append([j])
-        else:
-            mine.append(j)
-    return blocks
+def _count_table(result: FitResult) -> list[str]:
+    columns = (result.available, result.observed, result.central_expected, result.expected)
+    return table(
+        ("Group", "Available", "Drawn", "If ω = 1", "By the fit"),
+        [
+            (group, count(available), count(drawn), *map(expectation, expected))
+            for group, available, drawn, *expected in zip(
+                result.groups, *(c.tolist() for c in columns), strict=True
+            )
+        ],
+    )
 
 
-def _listed(names: Sequence[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+def _contrast_table(result: FitResult, contrasts: Contrasts) -> list[str]:
+    correction = contrasts.correction or "uncorrected"
+    corrected = f"p ({correction if '-' in correction else correction.capitalize()})"
+    columns = (
+        contrasts.estimate,
+        contrasts.lower,
+        contrasts.upper,
+        contrasts.p_value,
+        contrasts.adjusted_p_value,
+    )
+    return table(
+        ("Pair", "Ratio of ω", _interval_title(result), "p", corrected),
+        [
+            (
+                f"{first} / {second}",
+                factor(ratio, 4),
+                between(lower, upper),
+                p_value(p),
+                p_value(adjusted),
+            )
+            for (first, second), ratio, lower, upper, p, adjusted in zip(
+                contrasts.pairs, *(c.tolist() for c in columns), strict=True
+            )
+        ],
+    )
+
+
+_ABOUT_SELECTION = (
+    "Selection ratio: drawn / expected if all groups were alike. Manly's α: ω as a share of all ω."
+)
+
+
+def _selection_table(result: FitResult, selection: Selection) -> list[str]:
+    columns = (selection.ratio, selection.ratio_error, selection.alpha, selection.alpha_error)
+    return table(
+        ("Group", "Selection ratio", "std. error", "Manly's α", "std. error"),
+        [
+            (group, *("?" if math.isnan(x) else significant(x, 4) for x in numbers))
+            for group, *numbers in zip(
+                result.groups, *(column.tolist() for column in columns), strict=True
+            )
+        ],
+    )
+
+
+# --- tests
+
+
+def _tests(result: FitResult) -> Iterator[str]:
+    yield _about_intervals(result)
+    yield _about_equality(result)
+    yield _about_fit(result)
+    number = number_of("parameter", int(result.parameters))
+    yield (
+        f"AIC {float(result.aic) + 0.0:,.2f} with {number}, "
+        f"log-likelihood {float(result.log_likelihood):,.3f} (all alike: "
+        f"{float(result.central_log_likelihood):,.3f})."
+    )
+
+
+def _about_intervals(result: FitResult) -> str:
+    kind = {
+        "profile": "by profile likelihood",
+        "wald": "by standard errors (Wald)",
+        "bootstrap": "by the bootstrap",
+    }[result.interval]
+    if result.bootstrap is not None:
+        kind = f"{kind}: {result.bootstrap.words}"
+    penalty = "" if result.penalty is None else f"; estimates with {result.penalty} penalty"
+    errors = "" if result.covariance_kind == "model" else f"; {words_on(result.solution.errors)}"
+    return f"Intervals {kind}{errors}{penalty}."
+
+
+def _about_equality(result: FitResult) -> str:
+    test = result.equality_test()
+    p, freedom = float(test.p_value), int(test.degrees_of_freedom)
+    if freedom == 0:
+        return "All groups alike? These counts could not tell."
+    if math.isnan(p):
+        return "All groups alike? There are too few rows or clusters for this test."
+    verdict = "no" if p < 1 - result.level else "nothing here speaks against it"
+    name = test.test[0].upper() + test.test[1:]
+    return f"All groups alike? {name}: {test.statistic_in_words}: {verdict}."
+
+
+def _about_fit(result: FitResult) -> str:
+    fit = result.goodness_of_fit()
+    freedom, p, dispersion = int(fit.degrees_of_freedom), float(fit.p_value), float(fit.dispersion)
+    if freedom == 0:
+        return (
+            "Does the law fit? The model is saturated: it has as many parameters as the counts can "
+            "determine, so this cannot be judged."
+        )
+    verdict = "rows differ no more than by chance"
+    if is_overdispersed(result):
+        verdict = "rows differ by more than chance (overdispersion)"
+        small = f"the model's standard errors are about {math.sqrt(dispersion):.2g} times too small"
+        verdict += f", so {small}" if result.covariance_kind == "model" else ""
+    return (
+        f"Does the law fit? Pearson χ² = {float(fit.statistic):,.2f} with {freedom:,} df, "
+        f"{p_is(p)}, dispersion {dispersion:.3g}: {verdict}."
+    )
 
 
 # --- data
 
 
-def _columns(result: FitResult) -> dict[str, list[Any]]:
-    """One entry per coefficient in each column; the interval is that of the weight, exp of the
-    coefficient.
-    """
+def columns_of(result: FitResult) -> dict[str, list[Any]]:
+    """One entry per coefficient in each column. The names of the columns say their scale."""
+    log, exp = ("log_weight", "weight") if result.log_weights is not None else ("beta", "exp_beta")
     return {
-        "estimate": result.coefficients.tolist(),
-        "weight": result.coefficients.exp().tolist(),
-        "se": result.standard_errors.tolist(),
-        "lower": result.lower.exp().tolist(),
-        "upper": result.upper.exp().tolist(),
+        log: result.coefficients.tolist(),
+        f"{log}_se": result.standard_errors.tolist(),
+        f"{log}_lower": result.lower.tolist(),
+        f"{log}_upper": result.upper.tolist(),
+        exp: result.coefficients.exp().tolist(),
+        f"{exp}_lower": result.lower.exp().tolist(),
+        f"{exp}_upper": result.upper.exp().tolist(),
         "z": (result.coefficients / result.standard_errors).tolist(),
         "p": result.p_values.tolist(),
     }
 
 
-def frame_of(result: FitResult) -> Any:
+def frame_of(result: FitResult, selection: Selection | None = None) -> Any:
     """The table of `FitResult.to_frame`."""
+    columns = columns_of(result)
+    if selection is not None:
+        columns |= {name: column.tolist() for name, column in selection._asdict().items()}
+    frame = data_frame(columns, "coefficient", result.names)
+    frame.attrs["relative_to"] = scale_of(result) or None
+    return frame
+
+
+def data_frame(columns: dict[str, list[Any]], index: str, names: Any) -> Any:
     try:
         from pandas import DataFrame, Index  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
         raise ImportError(
             "to_frame needs pandas: pip install pandas; to_dict works without"
         ) from None
-    return DataFrame(_columns(result), index=Index(result.names, name="coefficient"))
+    return DataFrame(columns, index=Index(names, name=index))
 
 
-def dict_of(result: FitResult) -> dict[str, Any]:
+def dict_of(
+    result: FitResult, contrasts: Contrasts | None = None, selection: Selection | None = None
+) -> dict[str, Any]:
     """The plain data of `FitResult.to_dict`."""
-    ratio, fit = result.likelihood_ratio_test(), result.goodness_of_fit()
-    columns = _columns(result)
+    fit, equality = result.goodness_of_fit(), result.equality_test()
+    columns, errors = columns_of(result), result.solution.errors
+    if selection is not None:
+        columns |= {name: column.tolist() for name, column in selection._asdict().items()}
     whole = {
         "model": result.model,
         "groups": list(result.groups),
         "reference": result.reference,
+        "relative_to": scale_of(result) or None,
         "penalty": result.penalty,
         "level": result.level,
         "interval": result.interval,
+        "covariance": {
+            "kind": errors.kind,
+            "factor": float(errors.factor[0]),
+            "degrees_of_freedom": float(errors.degrees[0]),
+            "matrix": result.covariance.tolist(),
+        },
         "coefficients": [
             {"name": name, **{key: values[k] for key, values in columns.items()}}
             for k, name in enumerate(result.names)
         ],
-        "covariance": result.covariance.tolist(),
         "log_likelihood": float(result.log_likelihood),
         "central_log_likelihood": float(result.central_log_likelihood),
         "parameters": int(result.parameters),
@@ -289,10 +367,18 @@ def dict_of(result: FitResult) -> dict[str, Any]:
         "observed": result.observed.tolist(),
         "expected": result.expected.tolist(),
         "central_expected": result.central_expected.tolist(),
-        "likelihood_ratio_test": {name: value.item() for name, value in ratio._asdict().items()},
+        "equality_test": {
+            "test": equality.test,
+            "statistic": float(equality.statistic),
+            "degrees_of_freedom": int(equality.degrees_of_freedom),
+            "denominator": float(equality.denominator),
+            "p_value": float(equality.p_value),
+        },
         "goodness_of_fit": {name: value.item() for name, value in fit._asdict().items()},
         "notes": result.notes,
     }
+    if contrasts is not None:
+        whole["contrasts"] = contrasts.to_list()
     return {key: jsonable(value) for key, value in whole.items()}
 
 

@@ -10,34 +10,35 @@ import torch
 from torch import Tensor
 
 from diffurn._validation import as_float64_tensor
+from diffurn.inference.bootstrap import Bootstrap
 from diffurn.inference.estimates import (
     Contrasts,
-    Estimates,
     all_pairs,
-    check_interval,
     chi_squared_tail,
     estimates_of,
     interval_of,
-    p_values,
 )
-from diffurn.inference.likelihood import AnyUrn, log_weights_of
+from diffurn.inference.fitted import Fitted, LikelihoodRatio
+from diffurn.inference.likelihood import AnyUrn
+from diffurn.inference.nested import Anova, contains, equality
+from diffurn.inference.notes import notes_on
 from diffurn.inference.reading import plain_values
-from diffurn.inference.report import dict_of, frame_of, line_of, notes_on, summary_of
+from diffurn.inference.report import dict_of, frame_of, line_of, summary_of
+from diffurn.inference.residuals import Residuals, residuals_of
+from diffurn.inference.rowwise import (
+    Clusters,
+    Deviations,
+    deviations,
+    pearson_totals,
+    surplus_totals,
+)
 from diffurn.inference.sample import Sample
+from diffurn.inference.selection import Selection, selection_of
+from diffurn.inference.separation import Blocks, preferences
 from diffurn.inference.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
-
-
-class LikelihoodRatio(NamedTuple):
-    """A test by a statistic that is about χ² distributed. Every tensor has the shape of the batch
-    of data sets.
-    """
-
-    statistic: Tensor
-    degrees_of_freedom: Tensor
-    p_value: Tensor
 
 
 class GoodnessOfFit(NamedTuple):
@@ -52,41 +53,37 @@ class GoodnessOfFit(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class FitResult:
+class FitResult(Fitted):
     """Group importance estimated from counts; ``print(result)`` shows a summary.
 
     For a batch of data sets every tensor has the batch shape in front, and ``result[i]`` picks one
     data set.
 
-    Attributes:
+    Attributes (besides those of `Fitted`):
         sample: the rows that were fitted.
-        solution: the maximum of the likelihood, in the solver's coordinates.
-        estimates: the coefficients as combinations of the solver's coordinates.
         reference: name of the group with ω = 1; None if the weights are centred.
-        level: confidence level of `lower` and `upper`.
-        interval: ``"wald"`` or ``"profile"``.
-        lower: lower end of each coefficient's confidence interval, ``(..., p)``.
-        upper: upper end, ``(..., p)``.
         central_log_likelihood: log-likelihood with all balls alike, ``(...)``.
-        parameters: number of free parameters, ``(...)``.
         rows: number of rows, ``(...)``.
         observed: balls drawn of each group, summed over rows, ``(..., c)``.
         available: balls of each group, summed over rows, ``(..., c)``.
+        clusters: the cluster of each row, if there are clusters.
+        bootstrap: the repeated estimates, if the intervals are made of them.
+        row_labels: labels of the rows; None if they have none.
+        remarks: sentences about the covariates, for `notes`.
+        left_out: rows with missing values, and rows with nothing drawn, ``(..., 2)``.
     """
 
     sample: Sample
-    solution: Solution
-    estimates: Estimates
     reference: str | None
-    level: float
-    interval: str
-    lower: Tensor
-    upper: Tensor
     central_log_likelihood: Tensor
-    parameters: Tensor
     rows: Tensor
     observed: Tensor
     available: Tensor
+    left_out: Tensor
+    clusters: Clusters | None = None
+    bootstrap: Bootstrap | None = None
+    row_labels: tuple[str, ...] | None = None
+    remarks: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -96,21 +93,27 @@ class FitResult:
         reference: int | None = None,
         level: float = 0.95,
         interval: str = "wald",
+        bootstrap: Bootstrap | None = None,
+        **about: Any,
     ) -> FitResult:
         """The result of a solution, whose objective holds the sample with equal rows merged."""
-        estimates = estimates_of(solution, reference)
-        lower, upper = interval_of(solution, estimates, level, interval)
+        # With covariates the reference is the group that the others are compared with.
+        estimates = estimates_of(solution, None if solution.blocks is None else reference)
+        if bootstrap is None:
+            lower, upper = interval_of(solution, estimates, level, interval)
+        else:
+            lower, upper = bootstrap.interval(bootstrap.values, level)
         parameters = solution.free_parameters
-        central = solution.objective.sample.central_log_likelihood()
+        central = solution.objective.urns.central_log_likelihood()
         (rows,), (drawn, available) = sample.summed(sample.frequencies.sum(-1)), sample.totals
         shape = sample.batch_shape
         result = cls(
-            sample,
             solution,
             estimates,
-            None if reference is None else sample.groups[reference],
             level,
             interval,
+            sample=sample,
+            reference=None if reference is None else sample.groups[reference],
             lower=lower.reshape(*shape, -1),
             upper=upper.reshape(*shape, -1),
             central_log_likelihood=central.reshape(shape),
@@ -118,10 +121,13 @@ class FitResult:
             rows=rows.to(torch.int64).reshape(shape),
             observed=drawn.reshape(*shape, -1),
             available=available.reshape(*shape, -1),
+            bootstrap=bootstrap,
+            **{"left_out": rows.new_zeros(*shape, 2), **about},
         )
         if sample.process_group is not None:
             # All processes are here now; later a single one may print a summary or draw a figure.
             _ = result.expected, result.central_expected, result.p_values, result._goodness_of_fit
+            _ = result._equality_test, result._without_penalty_finite
         return result
 
     # --- the fit
@@ -137,39 +143,6 @@ class FitResult:
         return self.sample.names
 
     @property
-    def model(self) -> str:
-        """``"fisher"`` or ``"wallenius"``."""
-        return self.solution.objective.model.name
-
-    @property
-    def penalty(self) -> str | None:
-        """None, ``"ridge"`` or ``"firth"``."""
-        penalty = self.solution.objective.penalty
-        return None if penalty is None else penalty.name
-
-    @property
-    def batch_shape(self) -> torch.Size:
-        """Shape of the batch of data sets; ``()`` for a single one."""
-        return self.rows.shape
-
-    @property
-    def coefficients(self) -> Tensor:
-        """log ω, or β with covariates, ``(..., p)``; ±inf or nan where the counts set no bound."""
-        return self._shaped(self.estimates.value)
-
-    @property
-    def covariance(self) -> Tensor:
-        """Covariance matrix of the coefficients, ``(..., p, p)``."""
-        return self._shaped(self.estimates.covariance)
-
-    @property
-    def standard_errors(self) -> Tensor:
-        """Standard errors of the coefficients, ``(..., p)``: 0 for the reference, inf where the
-        estimate is infinite.
-        """
-        return self._shaped(self.estimates.standard_errors)
-
-    @property
     def log_weights(self) -> Tensor | None:
         """log ω of each group, ``(..., c)``; None with covariates, where it depends on the row."""
         return self.coefficients if self.solution.blocks is not None else None
@@ -180,24 +153,20 @@ class FitResult:
         return None if self.log_weights is None else self.log_weights.exp()
 
     @property
-    def log_likelihood(self) -> Tensor:
-        """Log-likelihood at the estimate, ``(...)``."""
-        return self._shaped(self.solution.log_likelihood)
-
-    @property
-    def aic(self) -> Tensor:
-        """Akaike's criterion, 2 · parameters - 2 log-likelihood, ``(...)``."""
-        return 2 * self.parameters - 2 * self.log_likelihood
-
-    @property
-    def iterations(self) -> Tensor:
-        """Iterations of Newton's method, ``(...)``."""
-        return self._shaped(self.solution.optimum.iterations)
-
-    @property
-    def converged(self) -> Tensor:
-        """Whether Newton's method converged, ``(...)``."""
-        return self._shaped(self.solution.optimum.converged)
+    def baseline(self) -> tuple[str, ...]:
+        """The groups whose geometric mean of ω is 1, of a single data set: the reference alone, or
+        the largest set of groups with finite ratios. Empty with covariates and no reference.
+        """
+        self._require_single("baseline")
+        if self.reference is not None:
+            return (self.reference,)
+        if self.log_weights is None:
+            return ()
+        contrasts = self.estimates.contrasts[0]
+        anchor = (torch.eye(len(contrasts)).to(contrasts) - contrasts)[0] > 1e-12
+        return tuple(
+            name for name, inside in zip(self.groups, anchor.tolist(), strict=True) if inside
+        )
 
     @property
     def draws(self) -> Tensor:
@@ -209,9 +178,6 @@ class FitResult:
         """Counts expected if all balls were alike, summed over rows, ``(..., c)``."""
         return self._shaped(self.sample.central_expected())
 
-    def _shaped(self, tensor: Tensor) -> Tensor:
-        return tensor.reshape(self.batch_shape + tensor.shape[1:])
-
     def __getitem__(self, index: Any) -> FitResult:
         """One data set, or some, of a batch."""
         if not self.batch_shape:
@@ -222,40 +188,23 @@ class FitResult:
         picked: dict[str, Any] = {
             name: value[index] for name, value in values.items() if isinstance(value, Tensor)
         }
-        for name in ("sample", "solution", "estimates"):
-            picked[name] = values[name].pick(chosen)
+        for name in ("sample", "solution", "estimates", "bootstrap"):
+            if values[name] is not None:
+                picked[name] = values[name].pick(chosen)
         return replace(self, **picked)
 
     # --- intervals and tests
 
-    def confidence_interval(
-        self, level: float | None = None, method: str | None = None
-    ) -> tuple[Tensor, Tensor]:
-        """Lower and upper ends for each coefficient, ``(..., p)``. The level and the method are
-        those of the fit by default.
-        """
-        level = self.level if level is None else level
-        method = self.interval if method is None else method
-        check_interval(level, method, "method")
-        with torch.no_grad():
-            lower, upper = interval_of(self.solution, self.estimates, level, method)
-        return self._shaped(lower), self._shaped(upper)
-
-    @cached_property
-    def p_values(self) -> Tensor:
-        """p-values of the hypotheses that a coefficient is zero, ``(..., p)``: by z, or by the
-        likelihood ratio where the estimate is infinite.
-        """
-        with torch.no_grad():
-            return self._shaped(p_values(self.solution, self.estimates))
-
     def contrasts(self, correction: str | None = "holm") -> Contrasts:
-        """All pairs of groups. The p-values are corrected by ``"holm"``, ``"bonferroni"``,
-        ``"benjamini-hochberg"``, or not at all (None).
+        """All pairs of groups, with intervals. The p-values are corrected by ``"holm"``,
+        ``"bonferroni"``, ``"benjamini-hochberg"``, or not at all (None).
         """
         with torch.no_grad():
-            pairs, *tensors = all_pairs(self.solution, self.groups, correction)
-        return Contrasts(pairs, *map(self._shaped, tensors))
+            found = all_pairs(
+                self.solution, self.groups, correction, self.level, self.interval, self.bootstrap
+            )
+        shaped = (self._shaped(x) if isinstance(x, Tensor) else x for x in found)
+        return Contrasts(*shaped)  # type: ignore[arg-type]
 
     def likelihood_ratio_test(self) -> LikelihoodRatio:
         """Against the central urn, in which all balls are alike. With a penalty the test is
@@ -265,6 +214,20 @@ class FitResult:
         p_value = chi_squared_tail(statistic, self.parameters)
         return LikelihoodRatio(statistic, self.parameters, p_value)
 
+    def equality_test(self) -> Anova:
+        """Are all balls alike? The likelihood ratio; with ``covariance="scaled"`` divided by the
+        dispersion, as F; with robust standard errors Wald's test, as F.
+        """
+        return self._equality_test
+
+    @cached_property
+    def _equality_test(self) -> Anova:
+        return equality(self, self.likelihood_ratio_test().statistic)
+
+    def contains(self, other: FitResult) -> bool:
+        """Whether every set of weights of another fit to the same rows is possible in this one."""
+        return contains(self.sample, other.sample)
+
     def goodness_of_fit(self) -> GoodnessOfFit:
         """Pearson's statistic. If the dispersion is well above one, rows differ by more than
         chance, and the standard errors are too small.
@@ -273,58 +236,19 @@ class FitResult:
 
     @cached_property
     def _goodness_of_fit(self) -> GoodnessOfFit:
-        statistic, rank = self._pearson()
+        statistic, rank = map(self._shaped, pearson_totals(self.solution, self.sample))
         parameters = self._shaped(self.solution.finite_parameters)
         degrees = (rank - parameters).clamp(min=0).to(torch.int64)
         dispersion = torch.where(degrees > 0, statistic / degrees.clamp(min=1), torch.nan)
         p_value = chi_squared_tail(statistic, degrees)
         return GoodnessOfFit(statistic, degrees, p_value, dispersion)
 
-    @torch.no_grad()
-    def _pearson(self) -> tuple[Tensor, Tensor]:
-        """Σ f (x - μ)ᵀ Cov⁻ (x - μ) and Σ f rank(Cov) over the rows."""
-        sample = self.solution.limit(self.sample)
-        statistic, rank = torch.zeros_like(sample.constant), torch.zeros_like(sample.constant)
-        for some, part in sample.tiles():
-            urn = self._urn_of(some, part)
-            covariance, competing = urn.covariance_matrix, part.competing
-            deviation = torch.where(competing, part.counts - urn.mean, 0.0)
-            # Within the competing groups the covariance is singular along ones alone; elsewhere it
-            # is zero.
-            ones = competing.double()
-            number = ones.sum(-1)
-            gauge = ones.unsqueeze(-1) * ones.unsqueeze(-2) / number.clamp(min=1)[..., None, None]
-            scale = covariance.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-300)
-            regular = covariance / scale[..., None, None] + gauge + torch.diag_embed(1 - ones)
-            solved = torch.linalg.solve_ex(regular, deviation.unsqueeze(-1))[0].squeeze(-1)
-            distance = (deviation * solved).sum(-1) / scale
-            statistic[some] += (part.frequencies * distance).sum(-1)
-            rank[some] += (part.frequencies * (number - 1).clamp(min=0)).sum(-1)
-        statistic, rank = sample.summed(statistic, rank)
-        return self._shaped(statistic), self._shaped(rank)
-
     # --- predictions
 
     @cached_property
     def expected(self) -> Tensor:
         """Counts expected under the fit, summed over rows, ``(..., c)``."""
-        return self.observed + self._shaped(self._expected_surplus())
-
-    @torch.no_grad()
-    def _expected_surplus(self) -> Tensor:
-        """Σ f (E[X] - x) over the rows, ``(D, c)``. Rows with a single outcome add nothing."""
-        sample = self.solution.limit(self.sample)
-        surplus = torch.zeros_like(sample.counts[:, 0])
-        for some, part in sample.tiles():
-            weight = torch.where(part.undetermined, part.frequencies, 0.0).unsqueeze(-2)
-            surplus[some] += (weight @ (self._urn_of(some, part).mean - part.counts)).squeeze(-2)
-        return sample.summed(surplus)[0]
-
-    def _urn_of(self, some: slice, part: Sample) -> AnyUrn:
-        """The fitted urns of a part of the sample."""
-        log_weights = log_weights_of(part, self.solution.optimum.coefficients[some])
-        urn = self.solution.objective.model.urn
-        return urn(part.group_sizes, part.draws, log_weights=log_weights)
+        return self.observed + self._shaped(surplus_totals(self.solution, self.sample))
 
     def urn(self, group_sizes: Any, draws: Any, covariates: Any = None) -> AnyUrn:
         """The fitted distribution for another urn of the same groups, with its own features if the
@@ -363,10 +287,32 @@ class FitResult:
             )
         return (z * self.coefficients[..., None, :]).sum(-1)
 
+    # --- rows
+
+    def residuals(self) -> Residuals:
+        """Of every row: expected counts, Pearson residuals and Pearson's statistic."""
+        found = deviations(self.solution, self.sample)
+        return residuals_of(self, Deviations(*map(self._shaped, found)))
+
+    def selection(self) -> Selection:
+        """Selection ratios and Manly's α of all groups, with standard errors."""
+        if self.log_weights is None:
+            raise ValueError(
+                "selection ratios compare groups, but with covariates no group has one weight"
+            )
+        found = selection_of(
+            self.solution,
+            self.sample,
+            self.estimates.value,
+            self.estimates.covariance,
+            self.clusters,
+        )
+        return Selection(*map(self._shaped, found))
+
     # --- reports
 
     def __str__(self) -> str:
-        """A table of at most 100 columns; of a batch, the line of `repr`."""
+        """Tables of at most 80 columns; of a batch, the line of `repr`."""
         return repr(self) if self.batch_shape else summary_of(self)
 
     def __repr__(self) -> str:
@@ -374,23 +320,33 @@ class FitResult:
 
     @property
     def notes(self) -> list[str]:
-        """Sentences about weights that the counts do not determine; of a single data set."""
+        """Sentences about what was left out, weights that the counts do not determine, and
+        standard errors; of a single data set.
+        """
         self._require_single("notes")
         return notes_on(self)
 
-    def to_frame(self) -> Any:
-        """A pandas data frame with a row per coefficient: estimate (log), weight, se, lower and
-        upper (of the weight), z, p.
+    @cached_property
+    def _without_penalty_finite(self) -> bool:
+        """Whether all ratios of weights would be finite without a penalty."""
+        return self.log_weights is None or bool(Blocks.of(preferences(self.sample)).whole.all())
+
+    def to_frame(self, selection: bool = False) -> Any:
+        """A pandas data frame with a row per coefficient. Columns of log ω, with standard error and
+        interval; of ω, with its interval; z and p. With covariates β and exp β. `selection` adds
+        selection ratios and Manly's α. ``frame.attrs["relative_to"]`` names what ω is relative to.
         """
         self._require_single("to_frame")
-        return frame_of(self)
+        return frame_of(self, self.selection() if selection else None)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(
+        self, contrasts: Contrasts | None = None, selection: Selection | None = None
+    ) -> dict[str, Any]:
         """Everything as plain numbers, strings and lists, ready for JSON. Infinite numbers are
         ``"inf"`` or ``"-inf"``, missing numbers are None.
         """
         self._require_single("to_dict")
-        return dict_of(self)
+        return dict_of(self, contrasts, selection)
 
     def plot(self) -> Figure:
         """A figure of the weights with their intervals, and of observed and expected counts."""
@@ -398,6 +354,13 @@ class FitResult:
         from diffurn.inference.figure import forest_plot
 
         return forest_plot(self)
+
+    def plot_residuals(self) -> Figure:
+        """A figure of the Pearson residuals of the rows."""
+        self._require_single("plot_residuals")
+        from diffurn.inference.residuals import residual_plot
+
+        return residual_plot(self)
 
     def _require_single(self, name: str) -> None:
         if self.batch_shape:

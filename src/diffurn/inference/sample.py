@@ -12,6 +12,7 @@ from torch import Tensor, distributed
 
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._numerics.binomial import binomial_log_pmf, typical_log_odds
+from diffurn.inference.rows import TIE
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup
@@ -34,6 +35,7 @@ class Sample:
         names: names of the p coefficients; without a design, the groups.
         batch_shape: shape of the batch of data sets; D is its product.
         constant: the part of the log-likelihood that averaging rows removed, shape ``(D,)``.
+        row_numbers: the row as given that each row is, or is a part of, ``(R,)``.
         process_group: processes that hold more rows of the same data sets; None if this process
             holds all rows. Sums over rows must go through `summed`.
     """
@@ -46,24 +48,94 @@ class Sample:
     names: tuple[str, ...]
     batch_shape: torch.Size
     constant: Tensor
+    row_numbers: Tensor
     process_group: ProcessGroup | None = None
 
     def summed(self, *parts: Tensor) -> tuple[Tensor, ...]:
         """Adds the sums over the rows of all processes. Every process must call this with the same
         parts; all get the same numbers, to the last bit.
         """
-        if self.process_group is None:
-            return parts
-        # One message is faster than many.
-        message = torch.cat([part.double().flatten() for part in parts])
-        distributed.all_reduce(message, group=self.process_group)
-        sums = message.split([part.numel() for part in parts])
-        return tuple(
-            total.reshape(part.shape).to(part.dtype)
-            for total, part in zip(sums, parts, strict=True)
+        return parts if self.process_group is None else all_reduced(parts, self.process_group)
+
+    # --- directions of covariates
+
+    def centred_design(self) -> Tensor:
+        """Features less their average over the competing groups of the row, and zero for other
+        groups: ``(D, R, c, p)``.
+
+        A common part of all groups of a row cancels in the likelihood. A large common part, such as
+        that of dates, would cost digits if it stayed.
+        """
+        assert self.design is not None
+        competing = self.competing.unsqueeze(-1)
+        total = torch.where(competing, self.design, 0.0).sum(-2, keepdim=True)
+        average = total / competing.sum(-2, keepdim=True).clamp(min=1)
+        return torch.where(competing, self.design - average, 0.0)
+
+    def gram(self) -> Tensor:
+        """Σ f zᵀz of centred features z, ``(D, p, p)``: singular where β is not identified."""
+        centred = self.centred_design().flatten(1, 2)
+        weight = self.frequencies.repeat_interleave(self.counts.shape[-1], 1).unsqueeze(-1)
+        return self.summed(centred.mT @ (weight * centred))[0]
+
+    def _along(self, direction: Tensor) -> tuple[Tensor, Tensor]:
+        """z · direction ``(D, R, c)`` and the size of its terms within each row ``(D, R)``."""
+        assert self.design is not None
+        extent = self.design.amax(-2) - self.design.amin(-2)
+        values = (self.design @ direction[:, None, :, None]).squeeze(-1)
+        return values, (extent @ direction.abs().unsqueeze(-1)).squeeze(-1)
+
+    def separates(self, direction: Tensor, tolerance: float) -> Tensor:
+        """Whether the likelihood never falls along a direction ``(D, p)``, and rises somewhere;
+        ``(D,)``.
+        """
+        values, scale = self._along(direction)
+        undetermined, competing = self.undetermined, self.competing
+        happened = undetermined.unsqueeze(-1)
+        drawn, left = self.counts > 0, self.counts < self.group_sizes
+        lowest_drawn = torch.where(drawn & happened, values, torch.inf).amin(-1)
+        highest_left = torch.where(left & happened, values, -torch.inf).amax(-1)
+        never_falls = ~undetermined | (lowest_drawn - highest_left >= -tolerance * scale)
+        highest, lowest = (
+            torch.where(competing, sign * values, -torch.inf).amax(-1) for sign in (1, -1)
         )
+        rises = undetermined & (highest + lowest > tolerance * scale)
+        falling, rising = self.summed((~never_falls).sum(-1), rises.sum(-1))
+        return (falling == 0) & (rising > 0)
+
+    def no_labels(self) -> Tensor:
+        """The labels of a sample that is not split."""
+        return torch.zeros_like(self.counts, dtype=torch.int64)
+
+    def refined(self, labels: Tensor, direction: Tensor) -> Tensor:
+        """Labels ``(D, R, c)`` that also tell apart groups of a row of different z · direction."""
+        values, scale = self._along(direction)
+        distance = (values.unsqueeze(-1) - values.unsqueeze(-2)).abs()
+        tied = distance <= 2 * TIE * scale[..., None, None]
+        return (tied & (labels.unsqueeze(-1) == labels.unsqueeze(-2))).float().argmax(-1)
+
+    def without(self, column: int) -> Sample:
+        """The sample with one feature zero everywhere."""
+        assert self.design is not None
+        others = torch.arange(self.parameters, device=self.design.device) != column
+        return replace(self, design=self.design * others)
 
     # --- properties of the rows
+
+    @property
+    def units(self) -> int:
+        """The number R of rows of this process."""
+        return self.counts.shape[1]
+
+    @property
+    def work(self) -> int:
+        """What a pass over all rows costs, in the unit of progress bars: rows of all data sets."""
+        return self.frequencies.numel()
+
+    @property
+    def drawn(self) -> Tensor:
+        """Balls drawn in all rows, ``(D,)``."""
+        return self.totals[0].sum(-1)
 
     @property
     def parameters(self) -> int:
@@ -156,16 +228,18 @@ class Sample:
 
     def pick_rows(self, rows: Tensor) -> Sample:
         """Some of the rows of every data set."""
-        return self._each(lambda tensor: tensor[:, rows])
+        return replace(
+            self._each(lambda tensor: tensor[:, rows]), row_numbers=self.row_numbers[rows]
+        )
 
-    def tiles(self, factor: int = 1) -> list[tuple[slice, Sample]]:
+    def tiles(self, differentiated: bool = False) -> list[tuple[slice, Sample]]:
         """All rows in tiles that fit the cache, each with the slice of its data sets.
 
-        A tile holds several whole data sets, or some rows of one. It is smaller by `factor`, for
-        callers that hold so many times more numbers per row than an evaluation of the likelihood.
+        A tile holds several whole data sets, or some rows of one. If the information is to be
+        differentiated, a tile is smaller, since a covariance matrix is kept for each row.
         """
         sets, rows, groups = self.counts.shape
-        work = groups * factor * _ELEMENTS_PER_GROUP
+        work = groups * (groups if differentiated else 1) * _ELEMENTS_PER_GROUP
         rows_at_once = max(1, elements_per_chunk(self.counts.device) // work)
         if sets * rows <= rows_at_once:
             return [(slice(None), self)]
@@ -177,7 +251,11 @@ class Sample:
         ]
 
     def _tile(self, some: slice, part: slice) -> Sample:
-        return replace(self._each(lambda tensor: tensor[some, part]), constant=self.constant[some])
+        return replace(
+            self._each(lambda tensor: tensor[some, part]),
+            constant=self.constant[some],
+            row_numbers=self.row_numbers[part],
+        )
 
     def split(self, labels: Tensor) -> Sample:
         """Every row becomes one row per label ``(D, R or 1, c)``: an urn of the groups with that
@@ -194,7 +272,12 @@ class Sample:
             design = design.unsqueeze(2).expand(-1, -1, groups, -1, -1).flatten(1, 2)
         frequencies = self.frequencies.repeat_interleave(groups, 1)
         whole = replace(
-            self, counts=counts, group_sizes=sizes, frequencies=frequencies, design=design
+            self,
+            counts=counts,
+            group_sizes=sizes,
+            frequencies=frequencies,
+            design=design,
+            row_numbers=self.row_numbers.repeat_interleave(groups),
         )
         matters = whole.undetermined.any(0)
         matters[0] = True  # a sample has at least one row
@@ -226,8 +309,19 @@ class Sample:
             counts=counts,
             group_sizes=self.group_sizes[:, first],
             frequencies=frequencies.squeeze(-1),
+            row_numbers=self.row_numbers[first],
         )
         return replace(merged, constant=self.constant + self._central() - merged._central())
+
+
+def all_reduced(parts: tuple[Tensor, ...], process_group: ProcessGroup) -> tuple[Tensor, ...]:
+    """The sums of tensors over all processes, in one message, which is faster than many."""
+    message = torch.cat([part.double().flatten() for part in parts])
+    distributed.all_reduce(message, group=process_group)
+    sums = message.split([part.numel() for part in parts])
+    return tuple(
+        total.reshape(part.shape).to(part.dtype) for total, part in zip(sums, parts, strict=True)
+    )
 
 
 def _slices(number: int, at_once: int) -> list[slice]:

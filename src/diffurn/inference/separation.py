@@ -23,13 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diffurn.inference.rows import EXACT, Rows
 from diffurn.inference.sample import Sample
-
-# A direction found by Newton's method has a few correct digits: enough to tell which groups tie
-# along it. With these ties taken as exact, the direction follows to rounding.
-TIE = 1e-3
-EXACT = 1e-9
-
 
 # --- blocks of groups
 
@@ -130,36 +125,15 @@ def main_block(blocks: Blocks, sample: Sample) -> Tensor:
 # --- directions of covariates
 
 
-def centred_design(sample: Sample) -> Tensor:
-    """Features less their average over the competing groups of the row, and zero for other groups:
-    ``(D, R, c, p)``.
-
-    A common part of all groups of a row cancels in the likelihood. A large common part, such as
-    that of dates, would cost digits if it stayed.
-    """
-    assert sample.design is not None
-    competing = sample.competing.unsqueeze(-1)
-    total = torch.where(competing, sample.design, 0.0).sum(-2, keepdim=True)
-    average = total / competing.sum(-2, keepdim=True).clamp(min=1)
-    return torch.where(competing, sample.design - average, 0.0)
-
-
-def gram(sample: Sample) -> Tensor:
-    """Σ f zᵀz of centred features z, ``(D, p, p)``: singular where β is not identified."""
-    centred = centred_design(sample).flatten(1, 2)
-    weight = sample.frequencies.repeat_interleave(sample.counts.shape[-1], 1).unsqueeze(-1)
-    return sample.summed(centred.mT @ (weight * centred))[0]
-
-
-def scales(sample: Sample) -> Tensor:
+def scales(sample: Rows) -> Tensor:
     """The size of each feature, ``(D, p)``; it makes coefficients comparable."""
-    return gram(sample).diagonal(dim1=-2, dim2=-1).sqrt()
+    return sample.gram().diagonal(dim1=-2, dim2=-1).sqrt()
 
 
-def null_projection(sample: Sample, scale: Tensor) -> Tensor:
+def null_projection(sample: Rows, scale: Tensor) -> Tensor:
     """Projection onto the directions of β on which no row depends, ``(D, p, p)``."""
     unit = torch.where(scale > 0, scale, 1.0)
-    values, vectors = torch.linalg.eigh(gram(sample) / (unit.unsqueeze(-1) * unit.unsqueeze(-2)))
+    values, vectors = torch.linalg.eigh(sample.gram() / (unit.unsqueeze(-1) * unit.unsqueeze(-2)))
     basis = torch.where((values < EXACT).unsqueeze(-2), vectors / unit.unsqueeze(-1), 0.0)
     # Scaling back makes the columns of the basis non-orthogonal.
     q, s, _ = torch.linalg.svd(basis, full_matrices=False)
@@ -174,37 +148,3 @@ def cleaned(direction: Tensor, scale: Tensor, noise: float) -> Tensor:
     """
     size = (direction * scale).abs()
     return torch.where(size > noise * size.amax(-1, keepdim=True), direction, 0.0)
-
-
-def _along(sample: Sample, direction: Tensor) -> tuple[Tensor, Tensor]:
-    """z · direction ``(D, R, c)`` and the size of its terms within each row ``(D, R)``."""
-    assert sample.design is not None
-    extent = sample.design.amax(-2) - sample.design.amin(-2)
-    values = (sample.design @ direction[:, None, :, None]).squeeze(-1)
-    return values, (extent @ direction.abs().unsqueeze(-1)).squeeze(-1)
-
-
-def separates(sample: Sample, direction: Tensor, tolerance: float) -> Tensor:
-    """Whether the likelihood never falls along a direction ``(D, p)``, and rises somewhere;
-    ``(D,)``.
-    """
-    values, scale = _along(sample, direction)
-    undetermined, competing = sample.undetermined, sample.competing
-    happened = undetermined.unsqueeze(-1)
-    drawn, left = sample.counts > 0, sample.counts < sample.group_sizes
-    lowest_drawn = torch.where(drawn & happened, values, torch.inf).amin(-1)
-    highest_left = torch.where(left & happened, values, -torch.inf).amax(-1)
-    never_falls = ~undetermined | (lowest_drawn - highest_left >= -tolerance * scale)
-    highest, lowest = (
-        torch.where(competing, sign * values, -torch.inf).amax(-1) for sign in (1, -1)
-    )
-    rises = undetermined & (highest + lowest > tolerance * scale)
-    falling, rising = sample.summed((~never_falls).sum(-1), rises.sum(-1))
-    return (falling == 0) & (rising > 0)
-
-
-def refined(labels: Tensor, sample: Sample, direction: Tensor) -> Tensor:
-    """Labels ``(D, R, c)`` that also tell apart groups of a row with different z · direction."""
-    values, scale = _along(sample, direction)
-    tied = (values.unsqueeze(-1) - values.unsqueeze(-2)).abs() <= 2 * TIE * scale[..., None, None]
-    return (tied & (labels.unsqueeze(-1) == labels.unsqueeze(-2))).float().argmax(-1)

@@ -12,18 +12,16 @@ import torch
 from torch import Tensor
 
 from diffurn.inference.likelihood import Evaluation, Objective, orthogonal_to, solve
+from diffurn.inference.robust import Errors, model_errors
+from diffurn.inference.rows import EXACT, TIE, R, Rows
 from diffurn.inference.sample import Sample
 from diffurn.inference.separation import (
-    EXACT,
-    TIE,
     Blocks,
     cleaned,
     meetings,
     null_projection,
     preferences,
-    refined,
     scales,
-    separates,
 )
 
 _HALVINGS = 40
@@ -92,7 +90,7 @@ def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Opti
     below 1e-18 per ball, the step is taken without another evaluation: value and curvature then
     belong to a point closer than 1e-9 (in the units above) to the reported one.
     """
-    tolerance = _LAST_STEP * objective.sample.totals[0].sum(-1).clamp(min=1)
+    tolerance = _LAST_STEP * objective.sample.drawn.clamp(min=1)
     coefficients, evaluation = start.clone(), objective.at(start)
     step = evaluation.newton_step(objective.gauge)
     length, count = torch.ones_like(tolerance), torch.zeros_like(tolerance, dtype=torch.int64)
@@ -126,13 +124,12 @@ def starting_point(objective: Objective) -> Tensor:
     """The observed log-odds, or zero with a design; with very many rows, the fit of a random
     subsample, so that all rows are passed about three times only.
     """
-    sample = objective.sample
-    if sample.design is None:
-        start = sample.observed_log_odds()
-    else:
-        start = sample.counts.new_zeros(len(sample.counts), sample.parameters)
+    sample, start = objective.sample, torch.zeros_like(objective.gauge[..., 0])
+    grouped = isinstance(sample, Sample) and sample.design is None
+    if grouped:
+        start = objective.urns.observed_log_odds()
     start = start - (objective.gauge @ start.unsqueeze(-1)).squeeze(-1)
-    rows = sample.counts.shape[1]
+    rows = sample.units
     (all_rows,) = sample.summed(torch.tensor(rows, device=start.device))
     if all_rows < objective.many_rows:
         return start
@@ -145,8 +142,8 @@ def starting_point(objective: Objective) -> Tensor:
     )
     optimum = maximise(part, start, _ITERATIONS_OF_SUBSAMPLE)
     usable = optimum.converged
-    if sample.design is None:  # a subsample may be separated where the sample is not
-        mine, all_ = (Blocks.of(preferences(x)).labels for x in (part.sample, sample))
+    if grouped:  # a subsample may be separated where the sample is not
+        mine, all_ = (Blocks.of(preferences(x)).labels for x in (part.urns, objective.urns))
         usable = usable & (mine == all_).all(-1)
     return torch.where(usable.unsqueeze(-1), optimum.coefficients, start)
 
@@ -170,7 +167,7 @@ class Solution:
         escape: where the maximum lies at infinity, the direction to it, ``(D, p)``; zero without a
             design, where `blocks` says more.
         log_likelihood: without the penalty, ``(D,)``.
-        covariance: inverse of the information, orthogonal to the gauge, ``(D, p, p)``.
+        errors: the covariance, orthogonal to the gauge.
     """
 
     objective: Objective
@@ -180,7 +177,7 @@ class Solution:
     blocks: Blocks | None
     escape: Tensor
     log_likelihood: Tensor
-    covariance: Tensor
+    errors: Errors
 
     @classmethod
     def of(
@@ -192,12 +189,13 @@ class Solution:
         blocks: Blocks | None,
         escape: Tensor,
     ) -> Solution:
-        covariance = solve(optimum.evaluation.information, orthogonal_to(gauge), gauge)
+        inverse = solve(optimum.evaluation.information, orthogonal_to(gauge), gauge)
+        errors = model_errors(inverse, torch.zeros_like(inverse[:, 0, 0]))
         log_likelihood = optimum.evaluation.value
         if objective.penalty is not None:
             silent = replace(objective, progress=None)
             log_likelihood = silent.likelihood(optimum.coefficients).value
-        return cls(objective, optimum, gauge, labels, blocks, escape, log_likelihood, covariance)
+        return cls(objective, optimum, gauge, labels, blocks, escape, log_likelihood, errors)
 
     def pick(self, data_sets: Tensor) -> Solution:
         return Solution(
@@ -208,8 +206,13 @@ class Solution:
             blocks=None if self.blocks is None else self.blocks.pick(data_sets),
             escape=self.escape[data_sets],
             log_likelihood=self.log_likelihood[data_sets],
-            covariance=self.covariance[data_sets],
+            errors=self.errors.pick(data_sets),
         )
+
+    @property
+    def covariance(self) -> Tensor:
+        """Of the coefficients, ``(D, p, p)``."""
+        return self.errors.covariance
 
     @cached_property
     def split(self) -> Tensor:
@@ -224,7 +227,7 @@ class Solution:
             return torch.full_like(self.optimum.iterations, self.gauge.shape[-1])
         comparable = self.blocks
         if self.objective.penalty is None and not bool(comparable.whole.all()):
-            comparable = Blocks.of(meetings(self.objective.sample))
+            comparable = Blocks.of(meetings(self.objective.urns))
         return self.gauge.shape[-1] - comparable.number
 
     @property
@@ -233,26 +236,26 @@ class Solution:
         fixed = self.gauge.diagonal(dim1=-2, dim2=-1).sum(-1).round().to(torch.int64)
         return self.gauge.shape[-1] - fixed
 
-    def limit(self, sample: Sample) -> Sample:
+    def limit(self, sample: R) -> R:
         """The rows of a sample, split as in the limit distribution."""
         return sample.split(self.labels) if bool(self.split.any()) else sample
 
 
 def solve_sample(objective: Objective) -> Solution:
     """The maximum likelihood estimate, with or without a design."""
-    if objective.sample.design is None:
-        return _solve_groups(objective)
+    sample = objective.sample
+    if isinstance(sample, Sample) and sample.design is None:
+        return _solve_groups(objective, sample)
     return _solve_design(objective)
 
 
 # --- a weight for every group
 
 
-def _solve_groups(objective: Objective) -> Solution:
+def _solve_groups(objective: Objective, sample: Sample) -> Solution:
     """The blocks tell beforehand which ratios are finite. With a penalty, all ratios of groups that
     meet are.
     """
-    sample = objective.sample
     blocks = Blocks.of(preferences(sample) if objective.penalty is None else meetings(sample))
     gauge = blocks.gauge
     objective = replace(objective, gauge=gauge)
@@ -318,12 +321,14 @@ def _follow(objective: Objective) -> Limit:
     is looked for; if there is one, the next stage maximises the limit along it.
     """
     sample, gauge = objective.sample, objective.gauge
-    labels = torch.zeros_like(sample.counts, dtype=torch.int64)
+    labels = sample.no_labels()
     stages, longest = (_STAGES, _STAGE) if objective.penalty is None else (0, _LAST)
     optimum = maximise(objective, starting_point(objective), longest)
     escape = torch.zeros_like(optimum.coefficients)
     limit, before = objective, torch.zeros_like(optimum.coefficients)
     for _ in range(stages):
+        if bool(optimum.converged.all()):  # along an escape, a Newton step gains one nat at most
+            break
         found = _escape(limit.sample, sample, labels, (optimum.coefficients - before, optimum.step))
         if found is not None:
             direction, labels = found
@@ -333,8 +338,6 @@ def _follow(objective: Objective) -> Limit:
             # A later direction refines the limit along an earlier one, which has decided the signs
             # of its own coefficients.
             escape = torch.where(escape == 0, direction, escape)
-        elif bool(optimum.converged.all()):
-            break
         before = optimum.coefficients - (gauge @ optimum.coefficients.unsqueeze(-1)).squeeze(-1)
         later = maximise(limit, before, _STAGE)
         optimum = later._replace(iterations=optimum.iterations + later.iterations)
@@ -342,7 +345,7 @@ def _follow(objective: Objective) -> Limit:
 
 
 def _escape(
-    limit: Sample, sample: Sample, labels: Tensor, candidates: tuple[Tensor, ...]
+    limit: Rows, sample: Rows, labels: Tensor, candidates: tuple[Tensor, ...]
 ) -> tuple[Tensor, Tensor] | None:
     """A direction ``(D, p)`` along which the likelihood of the limit keeps rising, zero for most
     data sets, and the labels at its end.
@@ -351,11 +354,11 @@ def _escape(
     direction = torch.zeros_like(scale)
     for candidate in candidates:
         rough = cleaned(candidate, scale, 0.1 * TIE)
-        ends = refined(labels, sample, rough)
+        ends = sample.refined(labels, rough)
         # The same direction with exact ties is checked as well.
         exact = (null_projection(sample.split(ends), scale) @ rough.unsqueeze(-1)).squeeze(-1)
         exact = cleaned(exact, scale, EXACT)
-        found = separates(limit, rough, TIE) & separates(limit, exact, EXACT)
+        found = limit.separates(rough, TIE) & limit.separates(exact, EXACT)
         found &= (direction == 0).all(-1)
         direction = torch.where(found.unsqueeze(-1), exact, direction)
         labels = torch.where(found[:, None, None], ends, labels)
@@ -366,10 +369,9 @@ def hold(objective: Objective, column: int) -> Limit:
     """The limit distribution while one coefficient is held at zero. Its labels and gauge are those
     for any finite value, since a held coefficient acts as an offset.
     """
-    sample = objective.sample
-    assert sample.design is not None
-    own = torch.nn.functional.one_hot(torch.tensor(column), sample.parameters).to(sample.counts)
+    own = torch.zeros_like(objective.gauge[0, 0])
+    own[column] = 1
     alone = torch.outer(own, own)
-    without = replace(sample, design=sample.design * (1 - own))
+    without = objective.sample.without(column)
     limit = _follow(replace(objective, sample=without, gauge=objective.gauge + alone))
     return limit._replace(gauge=limit.gauge - alone)
