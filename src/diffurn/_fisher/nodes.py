@@ -20,6 +20,8 @@ from torch import Tensor
 # By Bernstein's inequality P(|S - ES| ≥ half_width) ≤ 2 e^-33. Aliased terms are masses of single
 # totals, which are smaller.
 TAIL_NATS = 33.0
+# Nodes where |φ| is at most e^-36 do not matter.
+NODE_NATS = 36.0
 # The most nodes at which |φ| can exceed e^-36 if K is `span` half-widths. The maximum over all
 # variances is at σ² ≈ 17.
 NODES = {1: 25, 2: 49}

@@ -1,7 +1,7 @@
-"""Triton kernels in place of PyTorch operations, on CUDA devices.
+"""Kernels in place of PyTorch operations: Triton on CUDA devices, C on CPUs.
 
-A function marked `primitive` may have a kernel, which names the function that it replaces:
-`@replaces(log_tilt)`.
+A function marked `primitive` may have a kernel for each kind of device. A kernel names the function
+that it replaces: `@replaces(log_tilt)` or `@replaces(log_tilt, on="cpu")`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from diffurn._kernels import native
 from diffurn._numerics.autograd import asks_for_derivative, is_forward_mode, is_transforming
 
 HAS_TRITON = find_spec("triton") is not None
+HAS_NATIVE = native.library() is not None
 
 F = TypeVar("F", bound=Callable[..., Tensor])
 
 _kernels: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
+_native_kernels: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -29,21 +32,51 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def can_launch(operand: Tensor) -> bool:
-    """Whether a kernel may run on a tensor: not under torch.compile, transforms or forward mode."""
-    if not has_kernels(operand.device) or operand.dtype != torch.float64:
+    """Whether a Triton kernel may run on a tensor."""
+    return has_kernels(operand.device) and operand.dtype == torch.float64 and _is_eager()
+
+
+def can_call(*operands: Tensor | None) -> bool:
+    """Whether a C kernel may run on tensors, and no derivative is needed."""
+    if not (HAS_NATIVE and _is_eager()) or _is_traced():
         return False
+    differentiates = torch.is_grad_enabled()
+    for x in operands:
+        if x is None:
+            continue
+        if type(x) is not Tensor or x.dtype is not torch.float64 or not x.is_cpu:
+            return False
+        if differentiates and x.requires_grad:
+            return False
+    return True
+
+
+def _is_eager() -> bool:
+    """Whether torch neither compiles nor transforms, nor computes tangents."""
     return not (torch.compiler.is_compiling() or is_transforming() or is_forward_mode())
 
 
+def _is_traced() -> bool:
+    """Whether operations of PyTorch are recorded, as by ``torch.jit.trace`` and ``make_fx``."""
+    return torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0
+
+
 def primitive(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Marks a function of tensors that a kernel may replace, unless a derivative is needed."""
-    if not HAS_TRITON:
+    """Marks a function of tensors that kernels may replace, unless a derivative is needed."""
+    if not (HAS_TRITON or HAS_NATIVE):
         return function
 
     @functools.wraps(function)
     def dispatched(*operands: Any) -> Tensor:
-        if operands[0].is_cuda and can_launch(operands[0]) and not _asks(operands):
-            return kernel_of(dispatched)(*operands)
+        if torch.compiler.is_compiling():
+            return function(*operands)
+        if operands[0].is_cuda:
+            if can_launch(operands[0]) and not _asks(operands):
+                return kernel_of(dispatched)(*operands)
+        elif can_call(*operands):
+            kernel = native_kernel_of(dispatched)
+            if kernel is not None:
+                return kernel(*operands)
         return function(*operands)
 
     return dispatched
@@ -53,11 +86,11 @@ def _asks(operands: tuple[Any, ...]) -> bool:
     return any(operand is not None and asks_for_derivative(operand) for operand in operands)
 
 
-def replaces(function: Callable[..., Tensor]) -> Callable[[F], F]:
+def replaces(function: Callable[..., Tensor], on: str = "cuda") -> Callable[[F], F]:
     """Registers a kernel for a primitive, which has the same arguments."""
 
     def register(kernel: F) -> F:
-        _kernels[function] = kernel
+        (_kernels if on == "cuda" else _native_kernels)[function] = kernel
         return kernel
 
     return register
@@ -76,7 +109,14 @@ def sampling_kernels(device: torch.device) -> Any:
 
 
 def kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The kernel that replaces a primitive; the first call imports Triton."""
+    """The Triton kernel that replaces a primitive; the first call imports Triton."""
     if function not in _kernels:
         from diffurn._kernels import fisher, pair, sampling  # noqa: F401 (each registers its own)
     return _kernels[function]
+
+
+def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor] | None:
+    """The C kernel that replaces a primitive, or None if it has none."""
+    if not _native_kernels:
+        from diffurn._kernels.native import fisher  # noqa: F401 (registers its own)
+    return _native_kernels.get(function)
