@@ -14,11 +14,11 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from diffurn._kernels import native
+from diffurn._kernels.library import library
 from diffurn._numerics.autograd import asks_for_derivative, is_forward_mode, is_transforming
 
 HAS_TRITON = find_spec("triton") is not None
-HAS_NATIVE = native.library() is not None
+HAS_NATIVE = library() is not None
 
 F = TypeVar("F", bound=Callable[..., Tensor])
 

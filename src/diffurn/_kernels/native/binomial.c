@@ -30,7 +30,7 @@ INLINE vec stirling_remainder(vec x, vec log_x) {
     vec scale = where(small, product * EXP_8 / (square * square * (square * square)), all(1.0));
     vec log_y = where(small, vlog(y), log_x);
     vec value = series + 0.5 * (LOG_2_PI + log_y) - vlog(scale);
-    value += where(small, x * vlog(y / larger(x, all(TINY))), all(0.0));
+    value += where(small, x * vlog(y / larger(x, all(1e-300))), all(0.0));
     return where(x == 0.0, all(0.0), value);
 }
 

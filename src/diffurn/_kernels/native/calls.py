@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import ctypes
 import os
-from collections.abc import Callable
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from diffurn._kernels.native import library
+from diffurn._kernels.library import library
 from diffurn._numerics.batching import common_shape
 
 # Handing rows to another thread costs about as much as computing so many groups of urns.
@@ -19,6 +21,14 @@ _GROUPS_PER_THREAD = 1000
 _pools: dict[int, ThreadPoolExecutor] = {}
 if hasattr(os, "register_at_fork"):  # a child process inherits no threads
     os.register_at_fork(after_in_child=_pools.clear)
+
+
+def set_constants(name: str, values: Sequence[float]) -> None:
+    """Sets a structure of doubles in the library."""
+    loaded = library()
+    assert loaded is not None
+    for place, value in enumerate(values):
+        (ctypes.c_double * len(values)).in_dll(loaded, name)[place] = value
 
 
 class Kernel:
@@ -30,11 +40,13 @@ class Kernel:
     def __init__(self, name: str, tensors: int, numbers: int = 1) -> None:
         loaded = library()
         assert loaded is not None
-        self._function = getattr(loaded, name)
+        self._function: Any = getattr(loaded, name)
         self._function.argtypes = [ctypes.c_void_p] * tensors + [ctypes.c_int64] * (numbers + 2)
         self._function.restype = None
 
-    def __call__(self, *tensors: Tensor | None, numbers: tuple[int, ...], rows: int, work: int) -> None:
+    def __call__(
+        self, *tensors: Tensor | None, numbers: tuple[int, ...], rows: int, work: int
+    ) -> None:
         """Computes all rows, on torch's number of threads if the work is long.
 
         Args:
@@ -52,11 +64,10 @@ class Kernel:
         if threads < 2:
             call(*arguments, 0, rows)
             return
-        bounds = [rows * i // threads for i in range(threads + 1)]
+        own, *ranges = pairwise(rows * i // threads for i in range(threads + 1))
         pool = _pool(threads - 1)
-        ranges = zip(bounds[1:-1], bounds[2:], strict=True)
-        others = [pool.submit(call, *arguments, first, last) for first, last in ranges]
-        call(*arguments, 0, bounds[1])
+        others = [pool.submit(call, *arguments, *bounds) for bounds in ranges]
+        call(*arguments, *own)
         for other in others:
             other.result()
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-
 import torch
 from torch import Tensor
 
@@ -11,14 +9,12 @@ from diffurn._fisher import moments, tilt
 from diffurn._fisher.nodes import NODE_NATS, TAIL_NATS
 from diffurn._fisher.tilt import BISECTIONS, HASTY_STEPS, NEWTON_STEPS, ROUNDING, SETTLED
 from diffurn._kernels.dispatch import replaces
-from diffurn._kernels.native import library
-from diffurn._kernels.native.calls import Kernel, aligned
+from diffurn._kernels.native.calls import Kernel, aligned, set_constants
 from diffurn._numerics import binomial
 
 # The C structure `Constants`.
-_VALUES = TAIL_NATS, NODE_NATS, SETTLED**2, ROUNDING, HASTY_STEPS, BISECTIONS, NEWTON_STEPS
-_CONSTANTS = (ctypes.c_double * len(_VALUES)).in_dll(library(), "constants")  # type: ignore[arg-type]
-_CONSTANTS[:] = _VALUES
+_VALUES = (TAIL_NATS, NODE_NATS, SETTLED**2, ROUNDING, HASTY_STEPS, BISECTIONS, NEWTON_STEPS)
+set_constants("constants", _VALUES)
 
 _log_tilts = Kernel("log_tilts", 4)
 _centring_tilts = Kernel("centring_tilts", 4)
