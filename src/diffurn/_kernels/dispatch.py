@@ -118,5 +118,5 @@ def kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor] | None:
     """The C kernel that replaces a primitive, or None if it has none."""
     if not _native_kernels:
-        from diffurn._kernels.native import fisher, subsets  # noqa: F401 (each registers its own)
+        from diffurn._kernels.native import fisher, subsets, wallenius  # noqa: F401 (each registers its own)
     return _native_kernels.get(function)

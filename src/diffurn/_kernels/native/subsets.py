@@ -7,6 +7,7 @@ from torch import Tensor
 
 from diffurn._fisher import moments
 from diffurn._kernels.dispatch import replaces
+from diffurn._kernels.native import fisher  # noqa: F401 (sets the constants)
 from diffurn._kernels.native.calls import Kernel, aligned
 
 _informations = Kernel("informations", 5, numbers=2)
