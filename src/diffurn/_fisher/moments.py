@@ -20,7 +20,13 @@ from diffurn._fisher.tilt import log_tilt
 from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.batching import in_chunks
-from diffurn._numerics.binomial import bernoulli_kl, binomial_log_pmf, binomial_variance
+from diffurn._numerics.binomial import (
+    bernoulli_kl,
+    binomial_log_pmf,
+    binomial_variance,
+    log_pmf_value,
+    slope_in_count,
+)
 
 # Masses below this are rounding errors of the quadrature.
 _NOISE = math.exp(-36)
@@ -82,6 +88,49 @@ def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     Its derivative is E[X | S = n] - E[X].
     """
     return _LogMass.of(*_aligned(log_odds, group_sizes, draws))
+
+
+@primitive
+def log_prob_value(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+    """`log_prob` of operands of one shape, without a derivative."""
+    per_group = log_pmf_value(counts, group_sizes, log_odds)
+    return per_group.sum(-1) - log_mass_value(log_odds, group_sizes, draws)
+
+
+class _LogProb(ClosedForm):
+    forward = staticmethod(log_prob_value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, Tensor | None]:
+        log_odds, group_sizes, draws, counts = ctx.saved_tensors
+        grad, in_log_odds, in_counts = grads[0].unsqueeze(-1), None, None
+        if ctx.needs_input_grad[0]:
+            in_log_odds = grad * (counts - mean(log_odds, group_sizes, draws))
+        if ctx.needs_input_grad[3]:
+            in_counts = grad * slope_in_count(counts, group_sizes, log_odds)
+        return in_log_odds, None, None, in_counts
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        log_odds, group_sizes, draws, counts = ctx.saved_tensors
+        change = tangents[0] * (counts - mean(log_odds, group_sizes, draws))
+        return (change + tangents[3] * slope_in_count(counts, group_sizes, log_odds)).sum(-1)
+
+
+def log_prob(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+    r"""log P(X = x | S = n), for counts that sum to n.
+
+    It is Σ_j log Bin(x_j; m_j, p_j) - log P(S = n). With the tilt no term is large.
+    """
+    if (
+        not (log_odds.shape == group_sizes.shape == counts.shape)
+        or draws.shape != counts.shape[:-1]
+    ):
+        log_odds, group_sizes, n, counts = torch.broadcast_tensors(
+            log_odds, group_sizes, draws.unsqueeze(-1), counts
+        )
+        draws = n[..., 0]
+    return _LogProb.of(log_odds, group_sizes, draws, counts)
 
 
 class _RetiltedLogMass(ClosedForm):

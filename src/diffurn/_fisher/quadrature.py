@@ -17,7 +17,6 @@ from diffurn._fisher.sampling.rejection import draw_each
 from diffurn._fisher.tilt import log_tilt
 from diffurn._law import Chain, most_balls
 from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
-from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import reading_numbers
 
 # Counts whose log-weight is this far below the largest are negligible for a softmax at temperature
@@ -128,9 +127,7 @@ class Quadrature(FisherLaw):
         return self.log_odds, self.group_sizes, self.draws
 
     def log_prob(self, x: Tensor) -> Tensor:
-        # log P(x) = Σ_j log Bin(x_j; m_j, p_j) - log P(S = n). With the tilt no term is large.
-        per_group = binomial_log_pmf(x, self.group_sizes, self.log_odds)
-        log_prob = per_group.sum(-1) - moments.log_mass(*self.tilted)
+        log_prob = moments.log_prob(*self.tilted, x)
         if asks_for_derivative(x):  # adds zero, and makes the slope in x that of log ω
             log_prob = log_prob + (self.draws - x.sum(-1)) * self.log_tilt
         return log_prob

@@ -36,13 +36,13 @@ def can_launch(operand: Tensor) -> bool:
     return has_kernels(operand.device) and operand.dtype == torch.float64 and _is_eager()
 
 
-def can_call(*operands: Tensor | None) -> bool:
+def can_call(*operands: Any) -> bool:
     """Whether a C kernel may run on tensors, and no derivative is needed."""
     if not (HAS_NATIVE and _is_eager()) or _is_traced():
         return False
     differentiates = torch.is_grad_enabled()
     for x in operands:
-        if x is None:
+        if not isinstance(x, Tensor):
             continue
         if type(x) is not Tensor or x.dtype is not torch.float64 or not x.is_cpu:
             return False
@@ -74,9 +74,7 @@ def primitive(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
             if can_launch(operands[0]) and not _asks(operands):
                 return kernel_of(dispatched)(*operands)
         elif can_call(*operands):
-            kernel = native_kernel_of(dispatched)
-            if kernel is not None:
-                return kernel(*operands)
+            return native_kernel_of(dispatched)(*operands)
         return function(*operands)
 
     return dispatched
@@ -115,8 +113,8 @@ def kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return _kernels[function]
 
 
-def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor] | None:
-    """The C kernel that replaces a primitive, or None if it has none."""
+def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The C kernel that replaces a primitive, or the plain function."""
     if not _native_kernels:
-        from diffurn._kernels.native import fisher  # noqa: F401 (registers its own)
-    return _native_kernels.get(function)
+        from diffurn._kernels.native import fisher, sampling  # noqa: F401 (each registers its own)
+    return _native_kernels.get(function) or function.__wrapped__  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from diffurn._fisher.nodes import Nodes, half_width, surplus
 from diffurn._fisher.tilt import log_tilt
-from diffurn._kernels.dispatch import sampling_kernels
+from diffurn._kernels.dispatch import primitive, sampling_kernels
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 from diffurn._numerics.tracing import reading_numbers
 
@@ -24,7 +24,7 @@ _FEWEST_TRIES = 32
 _ROUNDS_PER_ROOT = 300
 # From 128 groups on, a block of one in twelve groups decides on a proposal. The mass of its sum
 # costs as much as about twenty proposals of its groups.
-_FEWEST_GROUPS_FOR_BLOCKS = 128
+FEWEST_GROUPS_FOR_BLOCKS = 128
 _GROUPS_PER_DECIDING = 12
 
 
@@ -43,9 +43,16 @@ def draw_each(
     if kernels is not None:
         counts: Tensor = kernels.draw_each(*urns, num_samples, dtype)
     else:
-        rows = (operand.expand(num_samples, *operand.shape).flatten(0, 1) for operand in urns)
-        counts = reading_numbers(draw_by_rejection, *rows).to(dtype)
+        counts = draw_rows(*urns, num_samples).to(dtype)
     return counts.reshape(num_samples, *log_odds.shape)
+
+
+@primitive
+def draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples: int) -> Tensor:
+    """Draws of each row of tilted log-odds ``(R, c)``: ``(num_samples, R, c)``."""
+    urns = log_odds, group_sizes, draws
+    rows = (operand.expand(num_samples, *operand.shape).flatten(0, 1) for operand in urns)
+    return reading_numbers(draw_by_rejection, *rows).unflatten(0, (num_samples, len(draws)))
 
 
 def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -75,7 +82,7 @@ def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> T
 
 def counts_proposed(groups: int) -> float:
     """About how many counts are proposed for one accepted draw."""
-    return groups * (4.0 if groups >= _FEWEST_GROUPS_FOR_BLOCKS else math.sqrt(groups))
+    return groups * (4.0 if groups >= FEWEST_GROUPS_FOR_BLOCKS else math.sqrt(groups))
 
 
 class _Decider(Protocol):
@@ -153,7 +160,7 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     # almost one.
     mostly_drawn = p > q
     rarer = torch.where(mostly_drawn, q, p)
-    many = groups >= _FEWEST_GROUPS_FOR_BLOCKS
+    many = groups >= FEWEST_GROUPS_FOR_BLOCKS
     number_deciding = groups // _GROUPS_PER_DECIDING if many else 1
     deciding = (group_sizes * p * q).topk(number_deciding, sorted=False).indices
     of_deciding = log_odds.gather(-1, deciding), group_sizes.gather(-1, deciding)
@@ -165,7 +172,7 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     counts, left_over = torch.full_like(log_odds, torch.nan), torch.full_like(draws, torch.nan)
     pending = torch.nonzero(~draws.isnan()).squeeze(-1)
     capacity = max(len(draws), _FEWEST_TRIES)
-    for _ in range(_ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)):
+    for _ in range(rounds_for(groups)):
         if not len(pending):
             return counts.scatter(-1, deciding, decider.counts(left_over))
         # As rows finish, the pending ones get several proposals per round, so that all rounds are
@@ -180,10 +187,19 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         chosen = first[rows]
         counts[rows], left_over[rows] = proposal[chosen], left[chosen]
         pending = pending[first[pending] == len(tries)]
-    m, n = group_sizes[pending[0]].tolist(), draws[pending[0]].item()
-    raise RuntimeError(
-        f"no proposal was accepted for the urn m = {m}, n = {n}: its tilted log-odds must be "
-        "numbers, and Σm at least n"
+    raise nothing_accepted(group_sizes[pending[0]], draws[pending[0]])
+
+
+def rounds_for(groups: int) -> int:
+    """The most rounds of proposals."""
+    return _ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)
+
+
+def nothing_accepted(group_sizes: Tensor, draws: Tensor) -> RuntimeError:
+    """The error for an urn for which no proposal was accepted."""
+    return RuntimeError(
+        f"no proposal was accepted for the urn m = {group_sizes.tolist()}, n = {draws.item()}: its "
+        "tilted log-odds must be numbers, and Σm at least n"
     )
 
 

@@ -45,18 +45,18 @@ class Kernel:
         self._function.restype = None
 
     def __call__(
-        self, *tensors: Tensor | None, numbers: tuple[int, ...], rows: int, work: int
+        self, *tensors: Tensor | int | None, numbers: tuple[int, ...], rows: int, work: int
     ) -> None:
         """Computes all rows, on torch's number of threads if the work is long.
 
         Args:
-            tensors: contiguous; None is no address.
+            tensors: contiguous; or addresses, or None.
             numbers: after the tensors.
             rows: the number of rows.
             work: the number of groups in all rows.
         """
         call = self._function
-        arguments = *(None if x is None else x.data_ptr() for x in tensors), *numbers
+        arguments = *(x.data_ptr() if isinstance(x, Tensor) else x for x in tensors), *numbers
         if work < 2 * _GROUPS_PER_THREAD:
             call(*arguments, 0, rows)
             return

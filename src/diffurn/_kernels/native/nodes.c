@@ -356,3 +356,18 @@ EXPORT void log_probs(const double *log_odds, const double *group_sizes, const d
         values[i] = total;
     }
 }
+
+/* Whether the counts are whole numbers from 0 to m with the sum n. */
+EXPORT void are_outcomes(const double *counts, const double *group_sizes, const double *draws,
+                         uint8_t *values, int64_t groups, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; i++) {
+        double total = 0.0;
+        int possible = 1;
+        for (int64_t j = i * groups; j < (i + 1) * groups; j++) {
+            double x = counts[j];
+            possible &= x >= 0.0 && x <= group_sizes[j] && x == (double)(int64_t)x;
+            total += x;
+        }
+        values[i] = possible && total == draws[i];
+    }
+}
