@@ -132,7 +132,7 @@ class PlainSizes(NamedTuple):
             return None
         if not rows or not _broadcasts(shape, weights_shape[:-1]):
             return None
-        if not all([n <= sum(row) for row, n in zip(rows, number, strict=True)]):
+        if any(n > sum(row) for row, n in zip(rows, number, strict=True)):
             return None
         return cls(shape, tuple(rows), tuple(number))
 

@@ -52,7 +52,8 @@ def draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples:
     """Draws of each row of tilted log-odds ``(R, c)``: ``(num_samples, R, c)``."""
     urns = log_odds, group_sizes, draws
     rows = (operand.expand(num_samples, *operand.shape).flatten(0, 1) for operand in urns)
-    return reading_numbers(draw_by_rejection, *rows).unflatten(0, (num_samples, len(draws)))
+    counts: Tensor = reading_numbers(draw_by_rejection, *rows)
+    return counts.reshape(num_samples, *log_odds.shape)
 
 
 def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

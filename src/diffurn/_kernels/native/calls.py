@@ -44,30 +44,27 @@ class Kernel:
         self._function.argtypes = [ctypes.c_void_p] * tensors + [ctypes.c_int64] * (numbers + 2)
         self._function.restype = None
 
-    def __call__(
-        self, *tensors: Tensor | int | None, numbers: tuple[int, ...], rows: int, work: int
-    ) -> None:
+    def __call__(self, *arguments: Tensor | int | None, rows: int, work: int) -> None:
         """Computes all rows, on torch's number of threads if the work is long.
 
         Args:
-            tensors: contiguous; or addresses, or None.
-            numbers: after the tensors.
+            arguments: contiguous tensors, addresses or None, and then whole numbers.
             rows: the number of rows.
-            work: the number of groups in all rows.
+            work: about the number of groups in all rows.
         """
         call = self._function
-        arguments = *(x.data_ptr() if isinstance(x, Tensor) else x for x in tensors), *numbers
+        numbers = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
         if work < 2 * _GROUPS_PER_THREAD:
-            call(*arguments, 0, rows)
+            call(*numbers, 0, rows)
             return
         threads = min(torch.get_num_threads(), work // _GROUPS_PER_THREAD, rows)
         if threads < 2:
-            call(*arguments, 0, rows)
+            call(*numbers, 0, rows)
             return
         own, *ranges = pairwise(rows * i // threads for i in range(threads + 1))
         pool = _pool(threads - 1)
-        others = [pool.submit(call, *arguments, *bounds) for bounds in ranges]
-        call(*arguments, *own)
+        others = [pool.submit(call, *numbers, *bounds) for bounds in ranges]
+        call(*numbers, *own)
         for other in others:
             other.result()
 
@@ -84,9 +81,13 @@ def aligned(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, lis
 
     The first operand has a last dimension of groups. `events` are the dimensions of an event.
     """
-    shapes = operands[0].shape[:-1], operands[0].shape
-    if all(x.shape == shapes[e] for x, e in zip(operands, events, strict=True)):
-        return shapes[0], [x.contiguous() for x in operands]
+    event = operands[0].shape
+    batch = event[:-1]
+    for x, dimensions in zip(operands, events, strict=True):
+        if x.shape != (event if dimensions else batch):
+            break
+    else:
+        return batch, [x.contiguous() for x in operands]
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
     shapes = batch, torch.Size(batch + groups)

@@ -20,6 +20,7 @@ _log_tilts = Kernel("log_tilts", 4)
 _centring_tilts = Kernel("centring_tilts", 4)
 _log_masses = Kernel("log_masses", 4)
 _means = Kernel("means", 4)
+_means_anywhere = Kernel("means_anywhere", 4)
 _mean_shifts = Kernel("mean_shifts", 4)
 _covariance_products = Kernel("covariance_products", 6)
 _log_probs = Kernel("log_probs", 5)
@@ -31,7 +32,7 @@ def _of_each_urn(kernel: Kernel, log_odds: Tensor, group_sizes: Tensor, draws: T
     batch, operands = aligned(log_odds, group_sizes, draws, events=(1, 1, 0))
     values = log_odds.new_empty(batch)
     work = operands[0].numel()
-    kernel(*operands, values, numbers=(operands[0].shape[-1],), rows=values.numel(), work=work)
+    kernel(*operands, values, operands[0].shape[-1], rows=values.numel(), work=work)
     return values
 
 
@@ -39,7 +40,7 @@ def _of_each_group(kernel: Kernel, log_odds: Tensor, group_sizes: Tensor, draws:
     _, operands = aligned(log_odds, group_sizes, draws, events=(1, 1, 0))
     values = torch.empty_like(operands[0])
     work, groups = values.numel(), values.shape[-1]
-    kernel(*operands, values, numbers=(groups,), rows=operands[2].numel(), work=work)
+    kernel(*operands, values, groups, rows=operands[2].numel(), work=work)
     return values
 
 
@@ -63,6 +64,11 @@ def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _of_each_group(_means, log_odds, group_sizes, draws)
 
 
+@replaces(moments.mean_anywhere_value, on="cpu")
+def mean_anywhere(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _of_each_group(_means_anywhere, log_weights, group_sizes, draws)
+
+
 @replaces(moments.mean_shift_value, on="cpu")
 def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _of_each_group(_mean_shifts, log_odds, group_sizes, draws)
@@ -82,7 +88,7 @@ def covariance_product(
     values = torch.empty_like(vector)
     work, groups = values.numel(), values.shape[-1]
     rows = operands[2].numel()
-    _covariance_products(*of_rows, vector, values, numbers=(groups,), rows=rows, work=work)
+    _covariance_products(*of_rows, vector, values, groups, rows=rows, work=work)
     return values
 
 
@@ -92,7 +98,7 @@ def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     values = torch.empty_like(operands[0])
     work, groups = values.numel(), values.shape[-1]
     rows = operands[2].numel()
-    _covariance_products(*operands, None, None, values, numbers=(groups,), rows=rows, work=work)
+    _covariance_products(*operands, None, None, values, groups, rows=rows, work=work)
     return values
 
 
@@ -102,16 +108,16 @@ def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     operands = [operand.contiguous() for operand in (x, size, log_odds)]
     values = torch.empty_like(operands[0])
     number = values.numel()
-    _binomials(*operands, values, numbers=(), rows=number, work=number)
+    _binomials(*operands, values, rows=number, work=number)
     return values
 
 
 @replaces(moments.log_prob_value, on="cpu")
-def log_prob(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
-    batch, operands = aligned(log_odds, group_sizes, draws, counts, events=(1, 1, 0, 1))
-    values = log_odds.new_empty(batch)
+def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+    batch, operands = aligned(log_weights, group_sizes, draws, counts, events=(1, 1, 0, 1))
+    values = log_weights.new_empty(batch)
     work, groups = operands[0].numel(), operands[0].shape[-1]
-    _log_probs(*operands, values, numbers=(groups,), rows=values.numel(), work=work)
+    _log_probs(*operands, values, groups, rows=values.numel(), work=work)
     return values
 
 
@@ -120,5 +126,5 @@ def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     batch, operands = aligned(counts, group_sizes, draws, events=(1, 1, 0))
     values = torch.empty(batch, dtype=torch.bool)
     work, groups = operands[0].numel(), operands[0].shape[-1]
-    _are_outcomes(*operands, values, numbers=(groups,), rows=values.numel(), work=work // 100)
+    _are_outcomes(*operands, values, groups, rows=values.numel(), work=work // 100)
     return values

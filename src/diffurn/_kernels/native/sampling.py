@@ -21,7 +21,8 @@ _draw_each = Kernel("draw_each", 5, numbers=5)
 def draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples: int) -> Tensor:
     urns, groups = log_odds.shape
     if groups > MOST_GROUPS:
-        return rejection.draw_rows.__wrapped__(log_odds, group_sizes, draws, num_samples)
+        plain = rejection.draw_rows.__wrapped__  # type: ignore[attr-defined]
+        return plain(log_odds, group_sizes, draws, num_samples)  # type: ignore[no-any-return]
     operands = [operand.contiguous() for operand in (log_odds, group_sizes, draws)]
     counts = log_odds.new_empty(num_samples, urns, groups)
     rounds = rejection.rounds_for(groups)
@@ -30,7 +31,7 @@ def draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples:
     numbers = groups, urns, num_samples, rounds, seed
     work = counts.numel()
     _draw_each(
-        *operands, counts, ctypes.addressof(failed), numbers=numbers, rows=work // groups, work=work
+        *operands, counts, ctypes.addressof(failed), *numbers, rows=work // groups, work=work
     )
     if failed.value >= 0:
         raise rejection.nothing_accepted(group_sizes[failed.value], draws[failed.value])
