@@ -298,6 +298,7 @@ def covariance_product(
     return _unless_determined(product, group_sizes, draws, 1)
 
 
+@primitive
 def information(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: Tensor) -> Tensor:
     """Vᵀ Cov[X] V of p vectors V ``(..., c, p)``: shape (..., p, p), for log-odds of any tilt.
 

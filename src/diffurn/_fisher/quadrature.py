@@ -172,10 +172,10 @@ class Quadrature(FisherLaw):
         return marginals.marginal_tail(*self.tilted, group, counts)
 
     def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
-        return draw_each(*self.tilted, num_samples, dtype)
+        return draw_each(*self.operands, num_samples, dtype)
 
     def rsample(self, num_samples: int) -> Tensor:
-        return _Draws.of(*self.tilted, num_samples)
+        return _Draws.of(*self.operands, num_samples)
 
     def chain(
         self,

@@ -132,7 +132,7 @@ def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     """The C kernel that replaces a primitive, in the same way."""
     kernel = _native_kernels.get(function)
     if kernel is None:
-        from diffurn._kernels.native import fisher, sampling  # noqa: F401 (each registers its own)
+        from diffurn._kernels.native import fisher, subsets  # noqa: F401 (each registers its own)
 
         kernel = _native_kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
     return kernel

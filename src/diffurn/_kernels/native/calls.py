@@ -44,27 +44,31 @@ class Kernel:
         self._function.argtypes = [ctypes.c_void_p] * tensors + [ctypes.c_int64] * (numbers + 2)
         self._function.restype = None
 
-    def __call__(self, *arguments: Tensor | int | None, rows: int, work: int) -> None:
+    def __call__(
+        self, *tensors: Tensor | int | None, numbers: tuple[int, ...] = (), rows: int, work: int
+    ) -> None:
         """Computes all rows, on torch's number of threads if the work is long.
 
         Args:
-            arguments: contiguous tensors, addresses or None, and then whole numbers.
+            tensors: contiguous; or addresses, or None.
+            numbers: after the tensors.
             rows: the number of rows.
             work: about the number of groups in all rows.
         """
         call = self._function
-        numbers = [x.data_ptr() if isinstance(x, Tensor) else x for x in arguments]
+        arguments = [x.data_ptr() if isinstance(x, Tensor) else x for x in tensors]
+        arguments += numbers
         if work < 2 * _GROUPS_PER_THREAD:
-            call(*numbers, 0, rows)
+            call(*arguments, 0, rows)
             return
         threads = min(torch.get_num_threads(), work // _GROUPS_PER_THREAD, rows)
         if threads < 2:
-            call(*numbers, 0, rows)
+            call(*arguments, 0, rows)
             return
         own, *ranges = pairwise(rows * i // threads for i in range(threads + 1))
         pool = _pool(threads - 1)
-        others = [pool.submit(call, *numbers, *bounds) for bounds in ranges]
-        call(*numbers, *own)
+        others = [pool.submit(call, *arguments, *bounds) for bounds in ranges]
+        call(*arguments, *own)
         for other in others:
             other.result()
 

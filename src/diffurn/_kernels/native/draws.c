@@ -80,11 +80,13 @@ INLINE vec part_of_mass(vec count, vec expected, vec log_expected, vec differenc
            deviance(count, log_count, expected, log_expected, difference);
 }
 
-static void prepare(Groups *urn, const double *log_odds, const double *group_sizes,
-                    int64_t groups) {
+/* From log-weights of any tilt. */
+static void prepare(Groups *urn, const double *log_weights, const double *group_sizes,
+                    double draws, int64_t groups) {
+    double tilt = log_tilt_of(log_weights, group_sizes, draws, groups);
     double variance[MOST_GROUPS];
     for (int64_t j = 0; j < groups; j += LANES) { /* MOST_GROUPS is a multiple of LANES */
-        vec given = load_first(log_odds + j, groups - j, 0.0), rarer, commoner;
+        vec given = load_first(log_weights + j, groups - j, 0.0) + tilt, rarer, commoner;
         vec size = load_first(group_sizes + j, groups - j, 0.0);
         probabilities(given, &rarer, &commoner);
         vec expected = size * rarer, odds = rarer / commoner, log_q = -vlog1p(odds);
@@ -107,7 +109,7 @@ static void prepare(Groups *urn, const double *log_odds, const double *group_siz
     urn->groups = groups;
     urn->widest = 0;
     for (int64_t j = 0; j < groups; j++) {
-        urn->common[j] = log_odds[j] > 0.0;
+        urn->common[j] = log_weights[j] + tilt > 0.0;
         if (variance[j] > variance[urn->widest]) urn->widest = j;
     }
 }
@@ -178,7 +180,7 @@ static int draw(const Groups *urn, double draws, int64_t rounds, Random *random,
 /* Draws `samples` times from each urn, into counts (samples, urns, groups). Rows are numbered by
    urns first. A row of draws NaN becomes NaN; `failed` becomes an urn for which nothing was
    accepted. */
-EXPORT void draw_each(const double *log_odds, const double *group_sizes, const double *draws,
+EXPORT void draw_each(const double *log_weights, const double *group_sizes, const double *draws,
                       double *counts, int64_t *failed, int64_t groups, int64_t urns,
                       int64_t samples, int64_t rounds, int64_t seed, int64_t first, int64_t last) {
     Groups urn;
@@ -187,7 +189,7 @@ EXPORT void draw_each(const double *log_odds, const double *group_sizes, const d
         int64_t i = row / samples;
         double *drawn = counts + ((row % samples) * urns + i) * groups;
         if (prepared != i)
-            prepare(&urn, log_odds + i * groups, group_sizes + i * groups, groups);
+            prepare(&urn, log_weights + i * groups, group_sizes + i * groups, draws[i], groups);
         prepared = i;
         Random random = stream((uint64_t)seed, (uint64_t)row);
         if (draws[i] == draws[i] && draw(&urn, draws[i], rounds, &random, drawn)) continue;

@@ -32,7 +32,7 @@ def _of_each_urn(kernel: Kernel, log_odds: Tensor, group_sizes: Tensor, draws: T
     batch, operands = aligned(log_odds, group_sizes, draws, events=(1, 1, 0))
     values = log_odds.new_empty(batch)
     work = operands[0].numel()
-    kernel(*operands, values, operands[0].shape[-1], rows=values.numel(), work=work)
+    kernel(*operands, values, numbers=(operands[0].shape[-1],), rows=values.numel(), work=work)
     return values
 
 
@@ -40,7 +40,7 @@ def _of_each_group(kernel: Kernel, log_odds: Tensor, group_sizes: Tensor, draws:
     _, operands = aligned(log_odds, group_sizes, draws, events=(1, 1, 0))
     values = torch.empty_like(operands[0])
     work, groups = values.numel(), values.shape[-1]
-    kernel(*operands, values, groups, rows=operands[2].numel(), work=work)
+    kernel(*operands, values, numbers=(groups,), rows=operands[2].numel(), work=work)
     return values
 
 
@@ -88,7 +88,7 @@ def covariance_product(
     values = torch.empty_like(vector)
     work, groups = values.numel(), values.shape[-1]
     rows = operands[2].numel()
-    _covariance_products(*of_rows, vector, values, groups, rows=rows, work=work)
+    _covariance_products(*of_rows, vector, values, numbers=(groups,), rows=rows, work=work)
     return values
 
 
@@ -98,7 +98,7 @@ def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     values = torch.empty_like(operands[0])
     work, groups = values.numel(), values.shape[-1]
     rows = operands[2].numel()
-    _covariance_products(*operands, None, None, values, groups, rows=rows, work=work)
+    _covariance_products(*operands, None, None, values, numbers=(groups,), rows=rows, work=work)
     return values
 
 
@@ -117,7 +117,7 @@ def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Te
     batch, operands = aligned(log_weights, group_sizes, draws, counts, events=(1, 1, 0, 1))
     values = log_weights.new_empty(batch)
     work, groups = operands[0].numel(), operands[0].shape[-1]
-    _log_probs(*operands, values, groups, rows=values.numel(), work=work)
+    _log_probs(*operands, values, numbers=(groups,), rows=values.numel(), work=work)
     return values
 
 
@@ -126,5 +126,5 @@ def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     batch, operands = aligned(counts, group_sizes, draws, events=(1, 1, 0))
     values = torch.empty(batch, dtype=torch.bool)
     work, groups = operands[0].numel(), operands[0].shape[-1]
-    _are_outcomes(*operands, values, groups, rows=values.numel(), work=work // 100)
+    _are_outcomes(*operands, values, numbers=(groups,), rows=values.numel(), work=work // 100)
     return values

@@ -45,6 +45,9 @@ double centring_tilt_of(const double *log_odds, const double *group_sizes, doubl
                         int64_t groups);
 double log_mass_of(const double *log_odds, const double *group_sizes, double draws,
                    int64_t groups);
+void covariance_product_of(const double *log_odds, const double *group_sizes, double draws,
+                           const double *tilt, const double *vector, int64_t groups,
+                           double *values);
 void binomial_log_masses(const double *counts, const double *group_sizes, const double *log_odds,
                          double *values, int64_t number);
 

@@ -1,48 +1,10 @@
 /* P(S = n), means and covariances of one urn by quadrature, as in `_fisher/nodes.py`. */
 
-#include "kernels.h"
+#include "nodes.h"
 
-#define MOST_NODES 24 /* beside the one at θ = 0, in blocks */
 #define BLOCK 8
-#define TILE 32       /* groups whose probabilities are kept */
 /* Characteristic functions of up to so many balls are multiplied, and not taken to logarithms. */
 #define MOST_MULTIPLIED 8.0
-
-typedef struct {
-    const double *log_odds, *group_sizes;
-    int64_t groups;
-    double tilt; /* added to all log-odds */
-} Urn;
-
-/* Some groups of an urn; groups that do not exist have size zero. */
-typedef struct {
-    int64_t first, number; /* none is loaded yet if `first` is -1 */
-    double p[TILE], q[TILE], size[TILE];
-} Tile;
-
-/* The nodes, and the measure ζ on them. Its part at θ = 0 is 1 - Σ re. */
-typedef struct {
-    int64_t number;
-    double mass, balls;
-    double sine[MOST_NODES], half_sine_squared[MOST_NODES];
-    double real[MOST_NODES], imaginary[MOST_NODES];
-} Measure;
-
-static void load_tile(const Urn *urn, int64_t first, Tile *tile) {
-    if (tile->first == first) return;
-    int64_t left = urn->groups - first;
-    tile->first = first;
-    tile->number = left < TILE ? left : TILE;
-    for (int64_t j = 0; j < tile->number; j += LANES) {
-        vec rarer, commoner;
-        vec x = load_first(urn->log_odds + first + j, left - j, 0.0) + urn->tilt;
-        probabilities(x, &rarer, &commoner);
-        ivec often = x > 0.0;
-        store(tile->p + j, where(often, commoner, rarer));
-        store(tile->q + j, where(often, rarer, commoner));
-        store(tile->size + j, load_first(urn->group_sizes + first + j, left - j, 0.0));
-    }
-}
 
 /* z^power for 1 ≤ power ≤ MOST_MULTIPLIED, multiplied to the product. */
 INLINE void multiply(vec *real, vec *imaginary, vec x, vec y, int power) {
@@ -60,7 +22,7 @@ INLINE void multiply(vec *real, vec *imaginary, vec x, vec y, int power) {
     }
 }
 
-static void measure(const Urn *urn, double draws, Tile *tile, Measure *found) {
+void measure(const Urn *urn, double draws, Tile *tile, Measure *found) {
     vec variances = all(0.0), exceptions = all(0.0), multiplied = all(0.0), often = all(0.0);
     vec balls = all(0.0);
     for (int64_t first = 0; first < urn->groups; first += TILE) {
@@ -344,9 +306,13 @@ EXPORT void covariance_products(const double *log_odds, const double *group_size
                                 double *values, int64_t groups, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
         const double *odds = log_odds + i * groups, *sizes = group_sizes + i * groups;
-        double tilt = tilts ? tilts[i] : centring_tilt_of(odds, sizes, draws[i], groups);
-        covariance_of(odds, sizes, draws[i], tilt, vectors ? vectors + i * groups : 0, groups,
-                      values + i * groups);
+        if (vectors)
+            covariance_product_of(odds, sizes, draws[i], tilts ? tilts + i : 0,
+                                  vectors + i * groups, groups, values + i * groups);
+        else
+            covariance_of(odds, sizes, draws[i],
+                          centring_tilt_of(odds, sizes, draws[i], groups), 0, groups,
+                          values + i * groups);
     }
 }
 

@@ -1,4 +1,4 @@
-"""C kernels that draw. Their seed is drawn by PyTorch's generator, so `torch.manual_seed` works."""
+"""Exact draws in C, from a seed of PyTorch's generator, so that `torch.manual_seed` works."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher.sampling import rejection
-from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.native.calls import Kernel
-
-# Plain operations draw more groups faster, by blocks.
-MOST_GROUPS = rejection.FEWEST_GROUPS_FOR_BLOCKS - 1
 
 _draw_each = Kernel("draw_each", 5, numbers=5)
 
 
-@replaces(rejection.draw_rows, on="cpu")
-def draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples: int) -> Tensor:
-    urns, groups = log_odds.shape
-    if groups > MOST_GROUPS:
-        plain = rejection.draw_rows.__wrapped__  # type: ignore[attr-defined]
-        return plain(log_odds, group_sizes, draws, num_samples)  # type: ignore[no-any-return]
-    operands = [operand.contiguous() for operand in (log_odds, group_sizes, draws)]
-    counts = log_odds.new_empty(num_samples, urns, groups)
-    rounds = rejection.rounds_for(groups)
-    seed = int(torch.empty((), dtype=torch.int64).random_())
+def new_seed(generator: torch.Generator | None = None) -> int:
+    """A random seed, drawn by a generator of PyTorch."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+
+
+def draw_each(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int, seed: int
+) -> Tensor:
+    """`number` exact draws of each row of fewer than 128 groups: ``(number, B, c)``.
+
+    Log-weights ``(B, c)`` may have any tilt. Draws are NaN where n is NaN. They do not depend on
+    the number of threads.
+    """
+    urns, groups = log_weights.shape
+    operands = [operand.contiguous() for operand in (log_weights, group_sizes, draws)]
+    counts = log_weights.new_empty(number, urns, groups)
     failed = ctypes.c_int64(-1)
-    numbers = groups, urns, num_samples, rounds, seed
-    work = counts.numel()
-    _draw_each(
-        *operands, counts, ctypes.addressof(failed), *numbers, rows=work // groups, work=work
-    )
+    numbers = groups, urns, number, rejection.rounds_for(groups), seed
+    addresses = *operands, counts, ctypes.addressof(failed)
+    _draw_each(*addresses, numbers=numbers, rows=number * urns, work=counts.numel())
     if failed.value >= 0:
         raise rejection.nothing_accepted(group_sizes[failed.value], draws[failed.value])
     return counts
