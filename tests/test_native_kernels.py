@@ -12,7 +12,7 @@ from torch import Tensor
 from diffurn._fisher import moments, tilt
 from diffurn._kernels import dispatch
 from support.kernel_cases import (
-    PRIMITIVES,
+    NATIVE,
     allowed_error,
     binomial_cases,
     log_binomial,
@@ -35,9 +35,9 @@ def operands(urns: list[Urn]) -> tuple[Tensor, Tensor, Tensor]:
     )
 
 
-@pytest.mark.parametrize("name", PRIMITIVES)
+@pytest.mark.parametrize("name", NATIVE)
 def test_a_kernel_is_found_from_the_primitive_that_it_replaces(name: str) -> None:
-    assert dispatch.native_kernel_of(PRIMITIVES[name]) is getattr(kernels, name)
+    assert dispatch.native_kernel_of(NATIVE[name]) is getattr(kernels, name)
 
 
 def assert_near(ours: Tensor, theirs: Tensor, allowed: Tensor) -> None:
@@ -66,6 +66,13 @@ def assert_as_plain(urns: list[Urn]) -> None:
     assert_near(kernels.mean(*urn), wanted, 1e-13 * wanted)
     wanted = plain("mean_shift", *urn)
     assert_near(kernels.mean_shift(*urn), wanted, 1e-13 * (wanted.abs() + spread.unsqueeze(-1)))
+    untilted = torch.where(never, 0.0, log_weights), sizes, draws
+    wanted = plain("mean_anywhere", *untilted)
+    assert_near(kernels.mean_anywhere(*untilted), wanted, 1e-13 * wanted)
+    counts = torch.minimum(sizes, wanted.round())  # need not sum to n
+    log_prob = plain("log_prob", *untilted, counts)
+    error = 1e-12 * log_prob.abs().clamp(min=1) + 1e-15 * sizes.sum(-1)
+    assert_near(kernels.log_prob(*untilted, counts), log_prob, error)
     vector = torch.randn_like(log_odds)
     for wanted, ours in (
         (plain("covariance_product", *urn, vector), kernels.covariance_product(*urn, vector)),

@@ -24,9 +24,9 @@ from diffurn import (
     FisherHypergeometric,
     GumbelSoftmax,
     WalleniusHypergeometric,
+    _composition,
     _dispatch,
 )
-from diffurn._composition import composition_of
 from diffurn._fisher import constants
 from diffurn._fisher.conditionals import Conditional, conditional, merged
 from diffurn._fisher.tabulated import Tabulated
@@ -61,6 +61,13 @@ EXTREME = (
     Urn("a-big-group-and-a-small-one", (900, 4), 902, (0.5, 1.5)),
     Urn("one-ball-each", (1,) * 12, 5, tuple(0.7 * i for i in range(12))),
 )
+
+
+def composition_of(sizes: Any, draws: Any, weights_shape: Sequence[int]) -> Any:
+    plain = _composition.PlainSizes.read(sizes, draws, weights_shape)
+    return None if plain is None else _composition.composition_of(plain)
+
+
 TABLED = (
     *EXTREME,
     *[

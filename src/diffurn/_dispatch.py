@@ -56,7 +56,7 @@ _LONGEST_CHAIN = 64
 
 def fisher(urn: Urn) -> Quadrature:
     """By quadratures, which suit every urn."""
-    return Quadrature.build(*urn._operands())
+    return Quadrature(*urn._operands())
 
 
 def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
@@ -77,7 +77,7 @@ def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     if small is not None:
         return small
     operands = urn._operands()
-    return _alias_tables(operands, num_samples) or Quadrature.build(*operands)
+    return _alias_tables(operands, num_samples) or Quadrature(*operands)
 
 
 def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:

@@ -26,9 +26,16 @@ PRIMITIVES: dict[str, Any] = {
 }
 
 
+NATIVE = {
+    **PRIMITIVES,
+    "mean_anywhere": moments.mean_anywhere_value,
+    "log_prob": moments.log_prob_value,
+}
+
+
 def plain(function: str, *arguments: Tensor) -> Tensor:
     """PyTorch's operations, which gradients and compilers take."""
-    result: Tensor = PRIMITIVES[function].__wrapped__(*arguments)
+    result: Tensor = NATIVE[function].__wrapped__(*arguments)
     return result
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -16,8 +17,7 @@ from diffurn._fisher.mode import mode
 from diffurn._fisher.sampling.rejection import draw_each
 from diffurn._fisher.tilt import log_tilt
 from diffurn._law import Chain, most_balls
-from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
-from diffurn._numerics.binomial import binomial_log_pmf
+from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.tracing import reading_numbers
 
 # Counts whose log-weight is this far below the largest are negligible for a softmax at temperature
@@ -90,26 +90,24 @@ class Quadrature(FisherLaw):
     """Fisher's law of any urn.
 
     Args:
-        log_weights: log ω, ``(..., c)``; carries the gradient.
-        log_odds: log r + log ω of the balls of each group, ``(..., c)``, tilted to n; carries the
-            gradient.
-        group_sizes: m, ``(..., c)``.
+        log_weights: finite log ω, ``(..., c)``; carries the gradient.
+        group_sizes: m, ``(..., c)``; groups that are never drawn have no balls.
         draws: n, ``(...)``.
-        log_tilt: log r, ``(...)``.
     """
 
     log_weights: Tensor
-    log_odds: Tensor
     group_sizes: Tensor
     draws: Tensor
-    log_tilt: Tensor
 
-    @classmethod
-    def build(cls, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Quadrature:
-        """From finite log-weights; groups that are never drawn have no balls."""
-        tilt = log_tilt(log_weights.detach(), group_sizes, draws)
-        log_odds = log_weights + tilt.unsqueeze(-1)
-        return cls(log_weights, log_odds, group_sizes, draws, tilt)
+    @cached_property
+    def log_tilt(self) -> Tensor:
+        """log r, ``(...)``."""
+        return log_tilt(self.log_weights.detach(), self.group_sizes, self.draws)
+
+    @cached_property
+    def log_odds(self) -> Tensor:
+        """log r + log ω of the balls of each group, ``(..., c)``, tilted to n."""
+        return self.log_weights + self.log_tilt.unsqueeze(-1)
 
     @property
     def general(self) -> Quadrature:
@@ -117,10 +115,15 @@ class Quadrature(FisherLaw):
 
     @property
     def groups(self) -> int:
-        return self.log_odds.shape[-1]
+        return self.log_weights.shape[-1]
 
     def largest(self, group: int) -> int:
         return most_balls(self.group_sizes, group)
+
+    @property
+    def operands(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-weights, group sizes and draws, for functions of any tilt."""
+        return self.log_weights, self.group_sizes, self.draws
 
     @property
     def tilted(self) -> tuple[Tensor, Tensor, Tensor]:
@@ -128,12 +131,7 @@ class Quadrature(FisherLaw):
         return self.log_odds, self.group_sizes, self.draws
 
     def log_prob(self, x: Tensor) -> Tensor:
-        # log P(x) = Σ_j log Bin(x_j; m_j, p_j) - log P(S = n). With the tilt no term is large.
-        per_group = binomial_log_pmf(x, self.group_sizes, self.log_odds)
-        log_prob = per_group.sum(-1) - moments.log_mass(*self.tilted)
-        if asks_for_derivative(x):  # adds zero, and makes the slope in x that of log ω
-            log_prob = log_prob + (self.draws - x.sum(-1)) * self.log_tilt
-        return log_prob
+        return moments.log_prob(*self.operands, x)
 
     def log_normalizer(self) -> Tensor:
         """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j."""
@@ -148,13 +146,13 @@ class Quadrature(FisherLaw):
         return weights + odds + moments.log_mass(*self.tilted)
 
     def mean(self) -> Tensor:
-        return moments.mean(*self.tilted)
+        return moments.mean_anywhere(*self.operands)
 
     def variance(self) -> Tensor:
-        return moments.variance(*self.tilted)
+        return moments.variance(*self.operands)
 
     def covariance(self) -> Tensor:
-        return moments.covariance(*self.tilted)
+        return moments.covariance(*self.operands)
 
     def entropy(self) -> Tensor:
         return marginals.entropy(*self.tilted)
@@ -174,10 +172,10 @@ class Quadrature(FisherLaw):
         return marginals.marginal_tail(*self.tilted, group, counts)
 
     def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
-        return draw_each(*self.tilted, num_samples, dtype)
+        return draw_each(*self.operands, num_samples, dtype)
 
     def rsample(self, num_samples: int) -> Tensor:
-        return _Draws.of(*self.tilted, num_samples)
+        return _Draws.of(*self.operands, num_samples)
 
     def chain(
         self,

@@ -36,29 +36,41 @@ def can_launch(operand: Tensor) -> bool:
     return has_kernels(operand.device) and operand.dtype == torch.float64 and _is_eager()
 
 
-def can_call(*operands: Tensor | None) -> bool:
-    """Whether a C kernel may run on tensors, and no derivative is needed."""
-    if not (HAS_NATIVE and _is_eager()) or _is_traced():
+def can_call(*operands: Any) -> bool:
+    """Whether a C kernel may run on tensors, and no derivative is needed.
+
+    Operations of PyTorch must not be recorded, as by ``torch.jit.trace`` and ``make_fx``.
+    """
+    if (
+        not HAS_NATIVE
+        or torch.compiler.is_compiling()
+        or is_transforming()
+        or is_forward_mode()
+        or _traced() is not None
+        or _number_of_modes()
+    ):
         return False
     differentiates = torch.is_grad_enabled()
     for x in operands:
-        if x is None:
-            continue
-        if type(x) is not Tensor or x.dtype is not torch.float64 or not x.is_cpu:
-            return False
-        if differentiates and x.requires_grad:
+        if type(x) in _PLAIN:
+            if x.dtype is not torch.float64 or (differentiates and x.requires_grad):
+                return False
+            if not x.is_cpu:
+                return False
+        elif isinstance(x, Tensor):
             return False
     return True
+
+
+# Subclasses of tensors may hold no numbers.
+_PLAIN = {Tensor, torch.nn.Parameter}
+_traced = torch._C._get_tracing_state
+_number_of_modes = torch._C._len_torch_dispatch_stack
 
 
 def _is_eager() -> bool:
     """Whether torch neither compiles nor transforms, nor computes tangents."""
     return not (torch.compiler.is_compiling() or is_transforming() or is_forward_mode())
-
-
-def _is_traced() -> bool:
-    """Whether operations of PyTorch are recorded, as by ``torch.jit.trace`` and ``make_fx``."""
-    return torch._C._get_tracing_state() is not None or torch._C._len_torch_dispatch_stack() > 0
 
 
 def primitive(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
@@ -68,15 +80,10 @@ def primitive(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
 
     @functools.wraps(function)
     def dispatched(*operands: Any) -> Tensor:
-        if torch.compiler.is_compiling():
-            return function(*operands)
-        if operands[0].is_cuda:
-            if can_launch(operands[0]) and not _asks(operands):
-                return kernel_of(dispatched)(*operands)
-        elif can_call(*operands):
-            kernel = native_kernel_of(dispatched)
-            if kernel is not None:
-                return kernel(*operands)
+        if can_call(*operands):
+            return native_kernel_of(dispatched)(*operands)
+        if operands[0].is_cuda and can_launch(operands[0]) and not _asks(operands):
+            return kernel_of(dispatched)(*operands)
         return function(*operands)
 
     return dispatched
@@ -109,14 +116,24 @@ def sampling_kernels(device: torch.device) -> Any:
 
 
 def kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The Triton kernel that replaces a primitive; the first call imports Triton."""
-    if function not in _kernels:
+    """The Triton kernel that replaces a primitive; the first call imports Triton.
+
+    A primitive without a kernel is computed by the primitives that it is made of.
+    """
+    kernel = _kernels.get(function)
+    if kernel is None:
         from diffurn._kernels import fisher, pair, sampling  # noqa: F401 (each registers its own)
-    return _kernels[function]
+
+        kernel = _kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
+    return kernel
 
 
-def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor] | None:
-    """The C kernel that replaces a primitive, or None if it has none."""
-    if not _native_kernels:
-        from diffurn._kernels.native import fisher, subsets, wallenius  # noqa: F401 (each registers its own)
-    return _native_kernels.get(function)
+def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The C kernel that replaces a primitive, in the same way."""
+    kernel = _native_kernels.get(function)
+    if kernel is None:
+        # Each registers its own kernels.
+        from diffurn._kernels.native import fisher, subsets, wallenius  # noqa: F401
+
+        kernel = _native_kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
+    return kernel

@@ -10,23 +10,25 @@ from diffurn._fisher.sampling.rejection import draw_on_cpu
 
 
 @custom_op("diffurn::draw_on_cpu", mutates_args=())
-def _draw(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, seed: Tensor, number: int) -> Tensor:
+def _draw(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, seed: Tensor, number: int
+) -> Tensor:
     generator = torch.Generator().manual_seed(int(seed))
-    return draw_on_cpu(log_odds, group_sizes, draws, number, generator)
+    return draw_on_cpu(log_weights, group_sizes, draws, number, generator)
 
 
 @_draw.register_fake
 def _new_counts(
-    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, seed: Tensor, number: int
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, seed: Tensor, number: int
 ) -> Tensor:
-    return log_odds.new_empty(number, *log_odds.shape)
+    return log_weights.new_empty(number, *log_weights.shape)
 
 
-def draw_each(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> Tensor:
-    """Exact draws ``(number, B, c)`` of rows of tilted log-odds ``(B, c)``.
+def draw_each(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int) -> Tensor:
+    """Exact draws ``(number, B, c)`` of rows of log-weights ``(B, c)`` of any tilt.
 
     The seed is an argument, so that equal calls are not merged.
     """
     seed = torch.randint(2**63 - 1, (1,))
-    counts: Tensor = _draw(log_odds, group_sizes, draws, seed, number)
+    counts: Tensor = _draw(log_weights, group_sizes, draws, seed, number)
     return counts

@@ -1,9 +1,7 @@
 /* The binomial law's log-masses, as in `_numerics/binomial.py`. */
 
-#include "kernels.h"
+#include "binomial.h"
 
-#define TINY 2.2250738585072014e-308
-#define SERIES_FROM 8.0 /* from here on the error of Stirling's series is rounding */
 #define EXP_8 2980.9579870417283
 
 /* log Γ(x+1) - x log x + x for real x ≥ 0, given log x; 0 at 0.
@@ -12,16 +10,8 @@
    larger than the result. */
 INLINE vec stirling_remainder(vec x, vec log_x) {
     ivec small = x < SERIES_FROM;
-    vec y = where(small, x + 8.0, x), inverse = 1.0 / y, s = inverse * inverse;
-    vec series = all(-3617.0 / 122400.0);
-    series = series * s + 1.0 / 156.0;
-    series = series * s - 691.0 / 360360.0;
-    series = series * s + 1.0 / 1188.0;
-    series = series * s - 1.0 / 1680.0;
-    series = series * s + 1.0 / 1260.0;
-    series = series * s - 1.0 / 360.0;
-    series = series * s + 1.0 / 12.0;
-    series = series * inverse;
+    vec y = where(small, x + 8.0, x);
+    vec series = stirling_series(y);
     if (!any(small)) return series + 0.5 * (LOG_2_PI + log_x);
     /* The product of the first and the last factor is x (x + 9) + 8. The other pairs differ from it
        by constants. */
@@ -32,22 +22,6 @@ INLINE vec stirling_remainder(vec x, vec log_x) {
     vec value = series + 0.5 * (LOG_2_PI + log_y) - vlog(scale);
     value += where(small, x * vlog(y / larger(x, all(1e-300))), all(0.0));
     return where(x == 0.0, all(0.0), value);
-}
-
-/* x log(x / M) + M - x, as in `binomial.deviance`. */
-INLINE vec deviance(vec x, vec log_x, vec expected, vec log_expected, vec difference) {
-    vec v = difference / larger(x + expected, all(TINY)), s = v * v;
-    vec series = all(1.0 / 17.0);
-    series = series * s + 1.0 / 15.0;
-    series = series * s + 1.0 / 13.0;
-    series = series * s + 1.0 / 11.0;
-    series = series * s + 1.0 / 9.0;
-    series = series * s + 1.0 / 7.0;
-    series = series * s + 1.0 / 5.0;
-    series = series * s + 1.0 / 3.0;
-    vec near = difference * v + 2.0 * x * v * s * series;
-    vec far = where(x > 0.0, x * (log_x - log_expected), all(0.0)) - difference;
-    return where(absolute(v) <= 0.1, near, far);
 }
 
 /* tanh(x / 2) for |x| < ½; the series was interpolated at Chebyshev's points. */

@@ -45,18 +45,19 @@ class Kernel:
         self._function.restype = None
 
     def __call__(
-        self, *tensors: Tensor | None, numbers: tuple[int, ...], rows: int, work: int
+        self, *tensors: Tensor | int | None, numbers: tuple[int, ...] = (), rows: int, work: int
     ) -> None:
         """Computes all rows, on torch's number of threads if the work is long.
 
         Args:
-            tensors: contiguous; None is no address.
+            tensors: contiguous; or addresses, or None.
             numbers: after the tensors.
             rows: the number of rows.
-            work: the number of groups in all rows.
+            work: about the number of groups in all rows.
         """
         call = self._function
-        arguments = *(None if x is None else x.data_ptr() for x in tensors), *numbers
+        arguments = [x.data_ptr() if isinstance(x, Tensor) else x for x in tensors]
+        arguments += numbers
         if work < 2 * _GROUPS_PER_THREAD:
             call(*arguments, 0, rows)
             return
@@ -84,9 +85,13 @@ def aligned(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, lis
 
     The first operand has a last dimension of groups. `events` are the dimensions of an event.
     """
-    shapes = operands[0].shape[:-1], operands[0].shape
-    if all(x.shape == shapes[e] for x, e in zip(operands, events, strict=True)):
-        return shapes[0], [x.contiguous() for x in operands]
+    event = operands[0].shape
+    batch = event[:-1]
+    for x, dimensions in zip(operands, events, strict=True):
+        if x.shape != (event if dimensions else batch):
+            break
+    else:
+        return batch, [x.contiguous() for x in operands]
     batch = common_shape(x.shape[: x.ndim - e] for x, e in zip(operands, events, strict=True))
     groups = common_shape(x.shape[-1:] for x, e in zip(operands, events, strict=True) if e)
     shapes = batch, torch.Size(batch + groups)

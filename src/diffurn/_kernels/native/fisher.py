@@ -10,7 +10,7 @@ from diffurn._fisher.nodes import NODE_NATS, TAIL_NATS
 from diffurn._fisher.tilt import BISECTIONS, HASTY_STEPS, NEWTON_STEPS, ROUNDING, SETTLED
 from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.native.calls import Kernel, aligned, set_constants
-from diffurn._numerics import binomial
+from diffurn._numerics import binomial, enumeration
 
 # The C structure `Constants`.
 _VALUES = (TAIL_NATS, NODE_NATS, SETTLED**2, ROUNDING, HASTY_STEPS, BISECTIONS, NEWTON_STEPS)
@@ -20,8 +20,11 @@ _log_tilts = Kernel("log_tilts", 4)
 _centring_tilts = Kernel("centring_tilts", 4)
 _log_masses = Kernel("log_masses", 4)
 _means = Kernel("means", 4)
+_means_anywhere = Kernel("means_anywhere", 4)
 _mean_shifts = Kernel("mean_shifts", 4)
 _covariance_products = Kernel("covariance_products", 6)
+_log_probs = Kernel("log_probs", 5)
+_are_outcomes = Kernel("are_outcomes", 4)
 _binomials = Kernel("binomials", 4, numbers=0)
 
 
@@ -59,6 +62,11 @@ def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 @replaces(moments.mean_value, on="cpu")
 def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _of_each_group(_means, log_odds, group_sizes, draws)
+
+
+@replaces(moments.mean_anywhere_value, on="cpu")
+def mean_anywhere(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    return _of_each_group(_means_anywhere, log_weights, group_sizes, draws)
 
 
 @replaces(moments.mean_shift_value, on="cpu")
@@ -100,5 +108,23 @@ def binomial_log_pmf(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     operands = [operand.contiguous() for operand in (x, size, log_odds)]
     values = torch.empty_like(operands[0])
     number = values.numel()
-    _binomials(*operands, values, numbers=(), rows=number, work=number)
+    _binomials(*operands, values, rows=number, work=number)
+    return values
+
+
+@replaces(moments.log_prob_value, on="cpu")
+def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+    batch, operands = aligned(log_weights, group_sizes, draws, counts, events=(1, 1, 0, 1))
+    values = log_weights.new_empty(batch)
+    work, groups = operands[0].numel(), operands[0].shape[-1]
+    _log_probs(*operands, values, numbers=(groups,), rows=values.numel(), work=work)
+    return values
+
+
+@replaces(enumeration.are_outcomes, on="cpu")
+def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    batch, operands = aligned(counts, group_sizes, draws, events=(1, 1, 0))
+    values = torch.empty(batch, dtype=torch.bool)
+    work, groups = operands[0].numel(), operands[0].shape[-1]
+    _are_outcomes(*operands, values, numbers=(groups,), rows=values.numel(), work=work // 100)
     return values

@@ -157,9 +157,9 @@ static double average(const Measure *found, double p, double q) {
 }
 
 /* The mean of each group, or with `shift` its change by conditioning. */
-static void mean_of(const double *log_odds, const double *group_sizes, double draws,
+static void mean_of(const double *log_odds, const double *group_sizes, double draws, double tilt,
                     int64_t groups, int shift, double *values) {
-    Urn urn = {log_odds, group_sizes, groups, 0.0};
+    Urn urn = {log_odds, group_sizes, groups, tilt};
     Tile tile = {.first = -1};
     Measure found;
     measure(&urn, draws, &tile, &found);
@@ -279,14 +279,24 @@ EXPORT void log_masses(const double *log_odds, const double *group_sizes, const 
 EXPORT void means(const double *log_odds, const double *group_sizes, const double *draws,
                   double *values, int64_t groups, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++)
-        mean_of(log_odds + i * groups, group_sizes + i * groups, draws[i], groups, 0,
+        mean_of(log_odds + i * groups, group_sizes + i * groups, draws[i], 0.0, groups, 0,
                 values + i * groups);
+}
+
+EXPORT void means_anywhere(const double *log_weights, const double *group_sizes,
+                           const double *draws, double *values, int64_t groups, int64_t first,
+                           int64_t last) {
+    for (int64_t i = first; i < last; i++) {
+        const double *weights = log_weights + i * groups, *sizes = group_sizes + i * groups;
+        double tilt = log_tilt_of(weights, sizes, draws[i], groups);
+        mean_of(weights, sizes, draws[i], tilt, groups, 0, values + i * groups);
+    }
 }
 
 EXPORT void mean_shifts(const double *log_odds, const double *group_sizes, const double *draws,
                         double *values, int64_t groups, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++)
-        mean_of(log_odds + i * groups, group_sizes + i * groups, draws[i], groups, 1,
+        mean_of(log_odds + i * groups, group_sizes + i * groups, draws[i], 0.0, groups, 1,
                 values + i * groups);
 }
 
@@ -306,19 +316,40 @@ EXPORT void covariance_products(const double *log_odds, const double *group_size
     }
 }
 
-/* Σ_j log Bin(x_j; m_j, p_j) - log P(S = n). */
-EXPORT void log_probs(const double *log_odds, const double *group_sizes, const double *draws,
+/* Σ_j log Bin(x_j; m_j, p_j) - log P(S = n), from log-weights of any tilt. */
+EXPORT void log_probs(const double *log_weights, const double *group_sizes, const double *draws,
                       const double *counts, double *values, int64_t groups, int64_t first,
                       int64_t last) {
-    double masses[TILE];
+    double log_odds[TILE], masses[TILE];
     for (int64_t i = first; i < last; i++) {
-        const double *odds = log_odds + i * groups, *sizes = group_sizes + i * groups;
-        double total = -log_mass_of(odds, sizes, draws[i], groups);
+        const double *weights = log_weights + i * groups, *sizes = group_sizes + i * groups;
+        const double *x = counts + i * groups;
+        double tilt = log_tilt_of(weights, sizes, draws[i], groups), left = draws[i], total = 0.0;
         for (int64_t j = 0; j < groups; j += TILE) {
             int64_t number = groups - j < TILE ? groups - j : TILE;
-            binomial_log_masses(counts + i * groups + j, sizes + j, odds + j, masses, number);
-            for (int64_t k = 0; k < number; k++) total += masses[k];
+            for (int64_t k = 0; k < number; k++) log_odds[k] = weights[j + k] + tilt;
+            binomial_log_masses(x + j, sizes + j, log_odds, masses, number);
+            for (int64_t k = 0; k < number; k++) total += masses[k], left -= x[j + k];
         }
-        values[i] = total;
+        Urn urn = {weights, sizes, groups, tilt};
+        Tile tile = {.first = -1};
+        Measure found;
+        measure(&urn, draws[i], &tile, &found);
+        values[i] = total + left * tilt - log_of(found.mass);
+    }
+}
+
+/* Whether the counts are whole numbers from 0 to m with the sum n. */
+EXPORT void are_outcomes(const double *counts, const double *group_sizes, const double *draws,
+                         uint8_t *values, int64_t groups, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; i++) {
+        double total = 0.0;
+        int possible = 1;
+        for (int64_t j = i * groups; j < (i + 1) * groups; j++) {
+            double x = counts[j];
+            possible &= x >= 0.0 && x <= group_sizes[j] && x == (double)(int64_t)x;
+            total += x;
+        }
+        values[i] = possible && total == draws[i];
     }
 }

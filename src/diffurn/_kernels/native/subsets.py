@@ -35,7 +35,8 @@ def information(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: T
     columns = vectors.shape[-1]
     if vectors.shape[:-2] != batch:
         batch = torch.broadcast_shapes(batch, vectors.shape[:-2])
-        operands = [x.expand(*batch, *x.shape[x.ndim - e :]) for x, e in zip(operands, (1, 1, 0))]
+        sizes = zip(operands, (1, 1, 0), strict=True)
+        operands = [x.expand(*batch, *x.shape[x.ndim - e :]) for x, e in sizes]
     groups = operands[0].shape[-1]
     vectors = vectors.expand(*batch, groups, columns)
     values = vectors.new_empty(*batch, columns, columns)
