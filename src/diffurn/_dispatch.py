@@ -25,6 +25,7 @@ from diffurn._numerics.tracing import can_check, can_read
 from diffurn._wallenius.integral import FARTHEST, Integral
 from diffurn._wallenius.outcomes import OutcomeTable
 from diffurn._wallenius.sequential import Sequential, States
+from diffurn._wallenius.single_balls import SingleBalls
 
 if TYPE_CHECKING:
     from diffurn._urn import Urn
@@ -184,6 +185,8 @@ def wallenius_for_moments(urn: Urn) -> Integral:
 
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     """For so many draws of each urn."""
+    if num_samples < _DRAWS_OF_A_TABLE and _has_single_balls(urn):
+        return SingleBalls.of(wallenius(urn))
     law = wallenius_for_moments(urn)
     if urn.batch_shape.numel() != 1 or not can_check():
         return law
@@ -200,6 +203,14 @@ def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     sizes = [int(size) for size in law.group_sizes.flatten().tolist()]
     support = enumerate_counts(sizes, int(law.draws), min(affordable, _MOST_OUTCOMES))
     return law if support is None else OutcomeTable.of_support(law, support.to(law.draws.device))
+
+
+def _has_single_balls(urn: Urn) -> bool:
+    """Whether no group is known to have more than one ball."""
+    if urn._composition is not None:
+        return max(map(max, urn._composition.group_sizes)) <= 1
+    sizes = urn.group_sizes
+    return can_read(sizes) and bool(sizes.numel()) and int(sizes.amax()) <= 1
 
 
 def _states(urn: Urn) -> States | None:
