@@ -8,8 +8,9 @@ import gc
 import importlib
 import math
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -66,6 +67,13 @@ EXTREME = (
 def composition_of(sizes: Any, draws: Any, weights_shape: Sequence[int]) -> Any:
     plain = _composition.PlainSizes.read(sizes, draws, weights_shape)
     return None if plain is None else _composition.composition_of(plain)
+
+
+@pytest.fixture(scope="module", autouse=True)
+def tables_are_chosen() -> Iterator[None]:
+    """On a CPU tables are for machines without C kernels, which are faster for most urns."""
+    with patch.object(_dispatch, "can_call", lambda *operands: False):
+        yield
 
 
 TABLED = (

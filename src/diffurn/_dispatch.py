@@ -18,7 +18,7 @@ from diffurn._fisher.quadrature import FisherLaw, Quadrature
 from diffurn._fisher.sampling.rejection import counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.tabulated import Tabulated
-from diffurn._kernels.dispatch import has_kernels
+from diffurn._kernels.dispatch import can_call, has_kernels
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import enumerate_counts
 from diffurn._numerics.tracing import can_check, can_read
@@ -69,12 +69,14 @@ def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
         and not any(map(asks_for_derivative, (urn._given, *inputs)))
     ):
         return EqualWeights(urn.group_sizes.double(), urn.draws.double())
+    if _kernels_pay(urn):
+        return fisher(urn)
     return _tabulated(urn, 0) or fisher(urn)
 
 
 def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn."""
-    small = _tabulated(urn, num_samples)
+    small = None if _kernels_pay(urn) else _tabulated(urn, num_samples)
     if small is not None:
         return small
     operands = urn._operands()
@@ -84,6 +86,11 @@ def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
 def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn, group after group."""
     return _tabulated(urn, num_samples) or fisher(urn)
+
+
+def _kernels_pay(urn: Urn) -> bool:
+    """Whether C kernels are faster than tables, which are convolved for three groups and more."""
+    return urn.event_shape[0] > 2 and urn.draws.device.type == "cpu" and can_call()
 
 
 def _tabulated(urn: Urn, num_samples: int) -> Tabulated | None:

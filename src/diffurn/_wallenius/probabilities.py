@@ -130,9 +130,7 @@ class _State:
         return time_grid(lambda u: self.log_density(u, low), self.slope, low, high, draws)
 
 
-def _grid(
-    log_weights: Tensor, group_sizes: Tensor, counts: Tensor, *vectors: Tensor
-) -> TimeGrid:
+def _grid(log_weights: Tensor, group_sizes: Tensor, counts: Tensor, *vectors: Tensor) -> TimeGrid:
     return _State.of(log_weights, group_sizes, counts).grid()
 
 
@@ -169,12 +167,12 @@ class _Slopes:
         cls,
         grid: TimeGrid,
         number: int,
+        twice: bool,
         log_weights: Tensor,
         group_sizes: Tensor,
         counts: Tensor,
-        twice: bool = True,
     ) -> _Slopes:
-        """The derivatives, the second ones only if asked for."""
+        """The first derivatives, and if asked for the second ones."""
         state = _State.of(log_weights, group_sizes, counts)
         u = grid.nodes(number)
         log_density = state.log_density(u, grid.peak)
@@ -212,7 +210,7 @@ class _Slopes:
 
 
 def _score(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
-    slopes = _Slopes.of(grid, number, *state, twice=False)
+    slopes = _Slopes.of(grid, number, False, *state)
     return slopes.score, slopes.disagreement
 
 
@@ -224,14 +222,14 @@ def _hessian_product(
     counts: Tensor,
     vector: Tensor,
 ) -> tuple[Tensor, Tensor]:
-    slopes = _Slopes.of(grid, number, log_weights, group_sizes, counts)
+    slopes = _Slopes.of(grid, number, True, log_weights, group_sizes, counts)
     return slopes.hessian_product(vector), slopes.disagreement
 
 
 def _log_prob_and_derivatives(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
     """log P(x), its score and minus its Hessian on one grid, flattened to (..., 1 + (c + 1) c)."""
     log_prob, disagreement = _log_prob(grid, number, *state)
-    slopes = _Slopes.of(grid, number, *state)
+    slopes = _Slopes.of(grid, number, True, *state)
     flat = log_prob.unsqueeze(-1), slopes.score, -slopes.hessian().flatten(-2)
     return torch.cat(flat, -1), disagreement
 
@@ -292,12 +290,12 @@ def log_prob(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor
     if urn[2].shape[-1] >= _FEWEST_TO_MERGE and can_read(counts) and counts.numel():
         drawn = int((urn[2] > 0).sum(-1).amax())
         if 2 * drawn < urn[2].shape[-1]:
-            urn = _merged(*urn, drawn)
+            urn = _merged(drawn, *urn)
     return _LogProb.of(*urn)
 
 
 def _merged(
-    log_weights: Tensor, group_sizes: Tensor, counts: Tensor, drawn: int
+    drawn: int, log_weights: Tensor, group_sizes: Tensor, counts: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
     """An urn ``(..., drawn + 1)`` in which groups that are not drawn are one ball of weight Σωm.
 
