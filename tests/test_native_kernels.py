@@ -4,12 +4,23 @@ replaced. `test_accuracy` and others compare both with oracles.
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+
 import mpmath
 import pytest
 import torch
+from scipy import stats
 from torch import Tensor
+from torch.func import grad, jacfwd, jacrev, vmap
 
+import diffurn
+from diffurn import FisherHypergeometric
 from diffurn._fisher import moments, tilt
+from diffurn._fisher.sampling import rejection
 from diffurn._kernels import dispatch
 from support.kernel_cases import (
     NATIVE,
@@ -24,6 +35,7 @@ if not dispatch.HAS_NATIVE:
     pytest.skip("the C kernels were not built, or DIFFURN_NATIVE is 0", allow_module_level=True)
 
 from diffurn._kernels.native import fisher as kernels
+from diffurn._kernels.native import sampling
 
 
 def operands(urns: list[Urn]) -> tuple[Tensor, Tensor, Tensor]:
@@ -186,3 +198,253 @@ def test_binomial_masses_of_impossible_counts_are_those_of_pytorch() -> None:
     wanted = plain("binomial_log_pmf", *as_columns(cases))
     found = kernels.binomial_log_pmf(*as_columns(cases))
     torch.testing.assert_close(found, wanted, rtol=0, atol=0, equal_nan=True)
+
+
+# --------------------------------------------------------------------------------------------------
+# Where they are called
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def called(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the kernels that are called in place of primitives."""
+    names: list[str] = []
+    dispatch.native_kernel_of(tilt.log_tilt)  # registers all of them
+    for primitive, kernel in list(dispatch._native_kernels.items()):
+
+        def recorded(*operands: Tensor, _kernel=kernel) -> Tensor:
+            names.append(_kernel.__name__)
+            return _kernel(*operands)
+
+        monkeypatch.setitem(dispatch._native_kernels, primitive, recorded)
+    return names
+
+
+SIZES, DRAWS, COUNTS = [200, 150, 90], 180, torch.tensor([80.0, 70.0, 30.0])
+
+
+def log_prob(log_weights: Tensor) -> Tensor:
+    return FisherHypergeometric(SIZES, DRAWS, log_weights=log_weights).log_prob(COUNTS)
+
+
+def test_a_log_probability_and_its_gradient_take_one_kernel_each(called: list[str]) -> None:
+    leaf = torch.tensor([0.3, -1.0, 0.5], requires_grad=True)
+    log_prob(leaf).backward()
+    assert called == ["are_outcomes", "log_prob", "mean_anywhere"]
+
+
+@pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda x: vmap(log_prob)(torch.stack([x, 2 * x])),
+        lambda x: grad(log_prob)(x),
+        lambda x: jacfwd(log_prob)(x),
+        lambda x: jacrev(jacrev(log_prob))(x),
+        lambda x: jacfwd(jacrev(log_prob))(x),
+        lambda x: vmap(grad(log_prob))(torch.stack([x, 2 * x])),
+    ],
+    ids=["vmap", "grad", "jacfwd", "reverse twice", "forward over reverse", "vmap of grad"],
+)
+def test_transforms_give_the_numbers_of_the_plain_path(
+    transformed: Callable[[Tensor], Tensor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_weights = torch.tensor([0.3, -1.0, 0.5])
+    found = transformed(log_weights)
+    monkeypatch.setattr(dispatch, "HAS_NATIVE", False)
+    torch.testing.assert_close(found, transformed(log_weights), rtol=1e-11, atol=1e-11)
+
+
+def test_vmap_takes_the_plain_path(called: list[str]) -> None:
+    found = vmap(moments.mean_value)(
+        torch.zeros(2, 3), torch.full((2, 3), 4.0), torch.full((2,), 6.0)
+    )
+    assert called == []
+    torch.testing.assert_close(found, torch.full((2, 3), 2.0))
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own making
+def test_compiled_code_takes_the_plain_path(called: list[str]) -> None:
+    leaf = torch.tensor([0.3, -1.0, 0.5], requires_grad=True)
+    compiled = torch.compile(log_prob, fullgraph=True, backend="aot_eager")
+    compiled(leaf).backward()
+    assert called == []
+    torch.testing.assert_close(leaf.grad, grad(log_prob)(leaf.detach()), rtol=1e-11, atol=1e-11)
+
+
+def test_tracing_takes_the_plain_path(called: list[str]) -> None:
+    from torch.fx.experimental.proxy_tensor import make_fx
+
+    operands = torch.zeros(3), torch.tensor([5.0, 6.0, 7.0]), torch.tensor(9.0)
+    graph = make_fx(moments.mean_value)(*operands)
+    assert called == []
+    assert len(graph.graph.nodes) > 10
+    torch.testing.assert_close(graph(*operands), kernels.mean(*operands))
+
+
+def test_other_dtypes_and_subclasses_take_the_plain_path(called: list[str]) -> None:
+    class Tagged(Tensor):
+        pass
+
+    operands = torch.zeros(3), torch.tensor([5.0, 6.0, 7.0]), torch.tensor(9.0)
+    moments.mean_value(*(x.float() for x in operands))
+    moments.mean_value(operands[0].as_subclass(Tagged), *operands[1:])
+    assert called == []
+    moments.mean_value(torch.nn.Parameter(operands[0], requires_grad=False), *operands[1:])
+    assert called == ["mean"]
+
+
+def test_the_environment_switches_the_kernels_off() -> None:
+    code = "import diffurn; from diffurn._kernels.dispatch import HAS_NATIVE as there;"
+    code += "print(diffurn.native_kernels(), there)"
+    for value, expected in (("0", "None False"), ("1", f"{diffurn.native_kernels()} True")):
+        done = subprocess.run(
+            [sys.executable, "-c", code],
+            env={**os.environ, "DIFFURN_NATIVE": value},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert done.stdout.split() == expected.split()
+
+
+# --------------------------------------------------------------------------------------------------
+# Threads and processes
+# --------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def threads(monkeypatch: pytest.MonkeyPatch):
+    """Sets the number of threads that kernels are told to use."""
+
+    def use(number: int) -> None:
+        monkeypatch.setattr(torch, "get_num_threads", lambda: number)
+
+    return use
+
+
+def many_urns() -> tuple[Tensor, Tensor, Tensor]:
+    sizes = torch.randint(0, 40, (5000, 3)).double()
+    draws = (sizes.sum(-1) * torch.rand(5000)).floor()
+    return 2 * torch.randn(5000, 3), sizes, draws
+
+
+def test_results_do_not_depend_on_the_number_of_threads(threads) -> None:
+    urns = many_urns()
+    found = []
+    for number in (1, 2, 3, 7):
+        threads(number)
+        found.append((kernels.mean_anywhere(*urns), sampling.draw_each(*urns, 2, seed=5)))
+    for values, draws in found[1:]:
+        assert values.equal(found[0][0])
+        assert draws.equal(found[0][1])
+
+
+def test_several_threads_may_call_at_once(threads) -> None:
+    threads(3)
+    urns = many_urns()
+    wanted, found = kernels.mean_anywhere(*urns), []
+
+    def work() -> None:
+        for _ in range(5):
+            found.append(kernels.mean_anywhere(*urns))
+
+    workers = [threading.Thread(target=work) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert len(found) == 20
+    assert all(values.equal(wanted) for values in found)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="this system does not fork")
+@pytest.mark.filterwarnings("ignore:.*use of fork.*:DeprecationWarning")
+def test_a_forked_process_starts_threads_of_its_own(threads) -> None:
+    threads(2)
+    urns = many_urns()
+    wanted = kernels.mean_anywhere(*urns)  # starts the threads
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if kernels.mean_anywhere(*urns).equal(wanted) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+# --------------------------------------------------------------------------------------------------
+# Draws
+# --------------------------------------------------------------------------------------------------
+
+
+def test_a_seed_decides_the_draws() -> None:
+    urn = FisherHypergeometric(SIZES, DRAWS, log_weights=torch.randn(50, 3))
+    torch.manual_seed(3)
+    first, second = urn.sample(), urn.sample()
+    torch.manual_seed(3)
+    assert urn.sample().equal(first)
+    assert not first.equal(second)
+    assert urn.sample().equal(second)
+
+
+def test_rows_of_equal_urns_are_drawn_independently() -> None:
+    urn = [
+        x.expand(2000, *x.shape) for x in (torch.zeros(2), torch.full((2,), 1e6), torch.tensor(1e6))
+    ]
+    draws = sampling.draw_each(*urn, 3, seed=1)[..., 0]
+    assert len(draws.flatten().unique()) > 1500
+    centred = draws - draws.mean()
+    for shift in (1, 2):
+        pairs = (centred * centred.roll(shift, -1)).mean() / centred.square().mean()
+        assert pairs.abs() < 4.5 / 6000**0.5  # false alarms in 7e-6 of the seeds
+
+
+GROUPS_OF_DRAWS = {
+    "inversion": ((5, 7, 4), 8, (0.5, -0.5, 1.0)),
+    "transformed rejection": ((200, 150, 300), 250, (0.5, -0.5, 1.0)),
+    "common balls": ((300, 200, 100), 560, (1.0, 3.0, -1.0)),
+    "one narrow group": ((3, 900), 400, (2.0, 0.0)),
+    "many groups": ((9,) * 20, 70, tuple(0.1 * j for j in range(20))),
+}
+
+
+@pytest.mark.parametrize("name", GROUPS_OF_DRAWS)
+def test_draws_follow_the_law_of_each_group(name: str) -> None:
+    """With a fresh seed one of the five tests fails once in ten thousand runs."""
+    sizes, n, log_weights = GROUPS_OF_DRAWS[name]
+    urn = FisherHypergeometric(sizes, n, log_weights=torch.tensor(log_weights))
+    number = 40_000
+    draws = sampling.draw_each(*(x.unsqueeze(0) for x in urn._operands()), number, seed=11)[:, 0]
+    assert (draws.sum(-1) == n).all()
+    for group in (0, len(sizes) - 1):
+        counts = torch.arange(min(sizes[group], n) + 1.0)
+        others = counts.unsqueeze(-1).expand(-1, len(sizes))
+        expected = number * urn.marginals.log_prob(others)[:, group].exp()
+        seen = torch.bincount(draws[:, group].long(), minlength=len(counts)).double()
+        likely = expected > 10
+        pooled = torch.stack([seen[~likely].sum(), expected[~likely].sum()])
+        statistic = ((seen - expected).square() / expected)[likely].sum()
+        statistic = statistic + (pooled[0] - pooled[1]).square() / pooled[1].clamp(min=1)
+        assert likely.sum() >= 3
+        assert stats.chi2.sf(float(statistic), int(likely.sum())) > 1e-5
+
+
+def test_hard_urns_are_drawn_within_their_support() -> None:
+    for urn in URNS:
+        if urn.groups >= rejection.FEWEST_GROUPS_FOR_BLOCKS:
+            continue
+        law = FisherHypergeometric(
+            urn.group_sizes, urn.draws, log_weights=torch.tensor(urn.log_weights)
+        )
+        operands = [x.unsqueeze(0) for x in law._operands()]
+        draws = sampling.draw_each(*operands, 5, seed=2)[:, 0]
+        assert (draws == draws.round()).all(), urn
+        assert (draws.sum(-1) == urn.draws).all(), urn
+        assert ((draws >= 0) & (draws <= torch.tensor(urn.drawable))).all(), urn
+
+
+def test_draws_of_nan_are_nan_and_impossible_urns_raise() -> None:
+    sizes = torch.full((2, 3), 4.0)
+    found = sampling.draw_each(torch.zeros(2, 3), sizes, torch.tensor([5.0, torch.nan]), 2, seed=0)
+    assert found[:, 0].sum(-1).tolist() == [5.0, 5.0]
+    assert found[:, 1].isnan().all()
+    with pytest.raises(RuntimeError, match="no proposal was accepted for the urn m = "):
+        sampling.draw_each(torch.zeros(2, 3), sizes, torch.tensor([5.0, 13.0]), 1, seed=0)

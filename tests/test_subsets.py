@@ -23,8 +23,8 @@ from support.urns import NEVER, Urn
 
 DOUBLE = torch.float64
 
-# The seeds are fixed. With a fresh seed and right samplers, a test of draws fails with a probability
-# of at most FALSE_ALARM.
+# The seeds are fixed. With a fresh seed and right samplers, a test of draws fails with at most this
+# probability.
 FALSE_ALARM = 1e-5
 
 

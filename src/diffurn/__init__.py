@@ -38,6 +38,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diffurn._kernels.library import native_kernels
     from diffurn.estimators import (
         CovarianceST,
         Estimator,
@@ -66,6 +67,7 @@ __all__ = [
     "__version__",
     "exact_test",
     "fit",
+    "native_kernels",
     "neuralsort",
     "score_surrogate",
     "select_top",
@@ -84,6 +86,7 @@ _HOMES = {
     "WalleniusHypergeometric": "diffurn.wallenius",
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
+    "native_kernels": "diffurn._kernels.library",
     "neuralsort": "diffurn.estimators",
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",

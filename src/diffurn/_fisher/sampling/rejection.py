@@ -79,9 +79,9 @@ def draw_on_cpu(
             return subsets.draw_each(*_tilted(*urns), num_samples, seed)
         if groups < FEWEST_GROUPS_FOR_BLOCKS:
             return sampling.draw_each(*urns, num_samples, sampling.new_seed(generator))
-    tilted = _tilted(*urns)
-    log_odds, sizes, total = (x.expand(num_samples, *x.shape).flatten(0, 1) for x in tilted)
-    return draw_by_rejection(log_odds, sizes, total, generator).reshape(num_samples, *log_weights.shape)
+    odds, sizes, n = (x.expand(num_samples, *x.shape).flatten(0, 1) for x in _tilted(*urns))
+    counts = draw_by_rejection(odds, sizes, n, generator)
+    return counts.reshape(num_samples, *log_weights.shape)
 
 
 def _has_few_balls(group_sizes: Tensor) -> bool:

@@ -27,7 +27,7 @@ extern Constants constants;
 INLINE void probabilities(vec log_odds, vec *rarer, vec *commoner) {
     vec odds = vexp(-absolute(log_odds));
     *commoner = 1.0 / (1.0 + odds);
-    *rarer = odds / (1.0 + odds);
+    *rarer = odds * *commoner;
 }
 
 INLINE double exp_of(double x) {

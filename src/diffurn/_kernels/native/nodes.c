@@ -3,6 +3,7 @@
 #include "nodes.h"
 
 #define BLOCK 8
+#define PIECE 64 /* binomial masses at once */
 /* Characteristic functions of up to so many balls are multiplied, and not taken to logarithms. */
 #define MOST_MULTIPLIED 8.0
 
@@ -320,22 +321,41 @@ EXPORT void covariance_products(const double *log_odds, const double *group_size
 EXPORT void log_probs(const double *log_weights, const double *group_sizes, const double *draws,
                       const double *counts, double *values, int64_t groups, int64_t first,
                       int64_t last) {
-    double log_odds[TILE], masses[TILE];
-    for (int64_t i = first; i < last; i++) {
-        const double *weights = log_weights + i * groups, *sizes = group_sizes + i * groups;
-        const double *x = counts + i * groups;
-        double tilt = log_tilt_of(weights, sizes, draws[i], groups), left = draws[i], total = 0.0;
-        for (int64_t j = 0; j < groups; j += TILE) {
-            int64_t number = groups - j < TILE ? groups - j : TILE;
-            for (int64_t k = 0; k < number; k++) log_odds[k] = weights[j + k] + tilt;
-            binomial_log_masses(x + j, sizes + j, log_odds, masses, number);
-            for (int64_t k = 0; k < number; k++) total += masses[k], left -= x[j + k];
+    /* Binomial masses of short rows are computed together, those of long ones in pieces. */
+    double log_odds[PIECE], masses[PIECE], tilts[PIECE];
+    int64_t rows_at_once = groups && groups < PIECE ? PIECE / groups : 1;
+    for (int64_t start = first; start < last; start += rows_at_once) {
+        int64_t rows = last - start < rows_at_once ? last - start : rows_at_once;
+        int64_t end = (start + rows) * groups;
+        for (int64_t i = 0; i < rows; i++) {
+            int64_t row = start + i;
+            const double *weights = log_weights + row * groups, *sizes = group_sizes + row * groups;
+            tilts[i] = log_tilt_of(weights, sizes, draws[row], groups);
+            Urn urn = {weights, sizes, groups, tilts[i]};
+            Tile tile = {.first = -1};
+            Measure found;
+            measure(&urn, draws[row], &tile, &found);
+            values[row] = -log_of(found.mass);
         }
-        Urn urn = {weights, sizes, groups, tilt};
-        Tile tile = {.first = -1};
-        Measure found;
-        measure(&urn, draws[i], &tile, &found);
-        values[i] = total + left * tilt - log_of(found.mass);
+        for (int64_t j = start * groups; j < end; j += PIECE) {
+            int64_t number = end - j < PIECE ? end - j : PIECE;
+            int64_t row = j / groups, next = (row + 1) * groups;
+            for (int64_t k = 0; k < number; k++) {
+                if (j + k == next) row++, next += groups;
+                log_odds[k] = log_weights[j + k] + tilts[row - start];
+            }
+            binomial_log_masses(counts + j, group_sizes + j, log_odds, masses, number);
+            row = j / groups, next = (row + 1) * groups;
+            for (int64_t k = 0; k < number; k++) {
+                if (j + k == next) row++, next += groups;
+                values[row] += masses[k];
+            }
+        }
+        for (int64_t i = 0; i < rows; i++) { /* the tilt adds nothing to counts that sum to n */
+            double left = draws[start + i];
+            for (int64_t j = 0; j < groups; j++) left -= counts[(start + i) * groups + j];
+            values[start + i] += left * tilts[i];
+        }
     }
 }
 

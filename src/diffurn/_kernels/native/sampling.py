@@ -31,8 +31,8 @@ def draw_each(
     counts = log_weights.new_empty(number, urns, groups)
     failed = ctypes.c_int64(-1)
     numbers = groups, urns, number, rejection.rounds_for(groups), seed
-    addresses = *operands, counts, ctypes.addressof(failed)
-    _draw_each(*addresses, numbers=numbers, rows=number * urns, work=counts.numel())
+    address, rows = ctypes.addressof(failed), number * urns
+    _draw_each(*operands, counts, address, numbers=numbers, rows=rows, work=counts.numel())
     if failed.value >= 0:
         raise rejection.nothing_accepted(group_sizes[failed.value], draws[failed.value])
     return counts

@@ -2,6 +2,8 @@
 
 #include "kernels.h"
 
+#define FEW_GROUPS 32 /* a multiple of LANES */
+
 EXPORT Constants constants;
 
 typedef struct {
@@ -112,7 +114,15 @@ static double bracketed(Equation *urn) {
 
 double log_tilt_of(const double *log_weights, const double *group_sizes, double draws,
                    int64_t groups) {
+    /* The numbers of few groups are copied, so that vectors are loaded as a whole. */
+    double weights[FEW_GROUPS], sizes[FEW_GROUPS];
     Equation urn = {log_weights, group_sizes, groups, 0.0, 0.0, 0.0};
+    if (groups <= FEW_GROUPS) {
+        for (int64_t j = 0; j < groups; j++) weights[j] = log_weights[j], sizes[j] = group_sizes[j];
+        for (int64_t j = groups; j < FEW_GROUPS && j % LANES; j++) weights[j] = sizes[j] = 0.0;
+        urn = (Equation){weights, sizes, (groups + LANES - 1) / LANES * LANES, 0.0, 0.0, 0.0};
+        groups = urn.groups;
+    }
     vec balls = all(0.0), moments = all(0.0);
     for (int64_t j = 0; j < groups; j += LANES) {
         vec weight, size;

@@ -80,9 +80,9 @@ INLINE vec root(vec x) {
 }
 
 INLINE double sum(vec x) {
-    double total = x[0];
-    for (int i = 1; i < LANES; i++) total += x[i];
-    return total;
+    for (int half = LANES / 2; half; half /= 2)
+        for (int i = 0; i < half; i++) x[i] += x[i + half];
+    return x[0];
 }
 
 INLINE int any(ivec mask) {
