@@ -304,12 +304,15 @@ def information(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: T
 
     If log ω = Vβ, it is Fisher's information about β. No c × c matrix is formed.
     """
-    log_odds, group_sizes, draws = _aligned(log_odds, group_sizes, draws)
-    columns = vectors.expand(*log_odds.shape, vectors.shape[-1]).movedim(-1, 0)
-    tilt = centring_tilt(log_odds, group_sizes, draws)
-    operands = (x.expand(len(columns), *x.shape) for x in (log_odds, group_sizes, draws))
-    products = covariance_product(*operands, columns, tilt.expand(len(columns), *tilt.shape))
-    return vectors.mT @ products.movedim(0, -1)
+
+    def evaluate(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: Tensor) -> Tensor:
+        return Nodes.build(log_odds, group_sizes, draws).information(vectors)
+
+    urn = _aligned(log_odds, group_sizes, draws)
+    operands = _centred(*urn), *urn[1:], vectors
+    work = log_odds.shape[-1] * max(NODES[1], vectors.shape[-1])
+    matrix = in_chunks(evaluate, *operands, events=(1, 1, 0, 2), work=work)
+    return _unless_determined(matrix, *urn[1:], 2)
 
 
 def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
