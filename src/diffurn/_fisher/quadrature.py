@@ -197,7 +197,14 @@ class _Draws(ClosedForm):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         total = grads[0].squeeze(0) if len(grads[0]) == 1 else grads[0].sum(0)
-        return moments.covariance_product(*ctx.saved_tensors[:3], total), None, None, None
+        log_odds, group_sizes, draws = ctx.saved_tensors[:3]
+        if torch.compiler.is_compiling() and log_odds.device.type == "cpu":
+            from diffurn._fisher.sampling import compiled
+
+            product = compiled.covariance_product(log_odds, group_sizes, draws, total)
+        else:
+            product = moments.covariance_product(log_odds, group_sizes, draws, total)
+        return product, None, None, None
 
     @staticmethod
     def tangent(ctx: Any, *tangents: Tensor) -> Tensor:

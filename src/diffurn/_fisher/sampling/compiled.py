@@ -1,4 +1,4 @@
-"""Draws on the CPU as a custom operator, which `torch.compile` does not look into."""
+"""Draws on the CPU and their gradients as custom operators, which `torch.compile` does not enter."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.library import custom_op
 
+from diffurn._fisher import moments
 from diffurn._fisher.sampling.rejection import draw_on_cpu
 
 
@@ -32,3 +33,23 @@ def draw_each(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: i
     seed = torch.randint(2**63 - 1, (1,))
     counts: Tensor = _draw(log_weights, group_sizes, draws, seed, number)
     return counts
+
+
+@custom_op("diffurn::covariance_product_on_cpu", mutates_args=())
+def _covariance_product(
+    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor
+) -> Tensor:
+    return moments.covariance_product(log_odds, group_sizes, draws, vector)
+
+
+@_covariance_product.register_fake
+def _new_product(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor) -> Tensor:
+    return log_odds.new_empty(torch.broadcast_shapes(log_odds.shape, vector.shape))
+
+
+def covariance_product(
+    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor
+) -> Tensor:
+    """`moments.covariance_product`, which has no derivative in compiled code."""
+    product: Tensor = _covariance_product(log_odds, group_sizes, draws, vector)
+    return product
