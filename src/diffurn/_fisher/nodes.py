@@ -193,9 +193,9 @@ class Nodes:
     def information(self, vectors: Tensor) -> Tensor:
         """Vᵀ Cov[X | S = n] V of the columns of V ``(..., c, p)``, in O(c p (T + p)).
 
-        The columns are centred by their averages under v. With u_j the rows after that, and with the
-        sums D = Σ v_j δ_j and G = Σ v_j δ_j u_j at each node, it is the covariance of G and G under
-        ζ, less Σ_j v_j u_j u_jᵀ times the covariance of δ_j and D.
+        The columns are centred by their averages under v. With u_j the rows after that, and with
+        the sums D = Σ v_j δ_j and G = Σ v_j δ_j u_j at each node, it is the covariance of G and G
+        under ζ, less Σ_j v_j u_j u_jᵀ times the covariance of δ_j and D.
         """
         (zr, zi), (dr, di) = self._measure(), self._slopes()
         v = (self.group_sizes * self.p * self.q).unsqueeze(-1)

@@ -1,4 +1,4 @@
-"""Draws on the CPU and their gradients as custom operators, which `torch.compile` does not enter."""
+"""Draws on the CPU and their gradients as custom operators, opaque to `torch.compile`."""
 
 from __future__ import annotations
 
