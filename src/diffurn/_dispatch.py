@@ -18,7 +18,7 @@ from diffurn._fisher.quadrature import FisherLaw, Quadrature
 from diffurn._fisher.sampling.rejection import counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.tabulated import Tabulated
-from diffurn._kernels.dispatch import has_kernels
+from diffurn._kernels.dispatch import can_call, has_kernels
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import enumerate_counts
 from diffurn._numerics.tracing import can_check, can_read
@@ -54,6 +54,12 @@ _DRAWS_PER_OUTCOME = 8
 _LONGEST_CHAIN = 64
 
 
+# C kernels for quadratures pay up to so many draws of all urns, where tables wait for their
+# operations. For three and more groups they also pay up to so many draws of each urn.
+_DRAWS_BY_KERNELS = {2: 64, 3: 512}
+_DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
+
+
 def fisher(urn: Urn) -> Quadrature:
     """By quadratures, which suit every urn."""
     return Quadrature(*urn._operands())
@@ -62,6 +68,8 @@ def fisher(urn: Urn) -> Quadrature:
 def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
     """For probabilities and moments; derivatives in the inputs may be asked for."""
     facts = urn._facts()
+    if _kernels_pay(urn, 0, few_urns=facts is not None and facts.equal_weights):
+        return fisher(urn)
     if (
         facts is not None
         and facts.equal_weights
@@ -73,6 +81,8 @@ def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
 
 def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn."""
+    if _kernels_pay(urn, num_samples):
+        return fisher(urn)
     small = _tabulated(urn, num_samples)
     if small is not None:
         return small
@@ -83,6 +93,21 @@ def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
 def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn, group after group."""
     return _tabulated(urn, num_samples) or fisher(urn)
+
+
+def _kernels_pay(urn: Urn, num_samples: int, few_urns: bool = False) -> bool:
+    """Whether quadratures by C kernels are faster than tables and closed forms.
+
+    With `few_urns` that is asked of closed forms, which need few operations.
+    """
+    if urn.draws.device.type != "cpu" or not can_call():
+        return False
+    kind, urns = min(urn.event_shape[0], 3), urn.batch_shape.numel()
+    if few_urns:
+        return urns <= _DRAWS_BY_KERNELS[2]
+    if urns * max(1, num_samples) <= _DRAWS_BY_KERNELS[kind]:
+        return True
+    return num_samples <= _DRAWS_OF_EACH_BY_KERNELS[kind] and kind > 2
 
 
 def _tabulated(urn: Urn, num_samples: int) -> Tabulated | None:
