@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.func import grad, jacfwd, jacrev, vmap
 
 import diffurn
-from diffurn import FisherHypergeometric
+from diffurn import FisherHypergeometric, _dispatch
 from diffurn._fisher import moments, tilt
 from diffurn._fisher.sampling import rejection
 from diffurn._kernels import dispatch
@@ -91,6 +91,10 @@ def assert_as_plain(urns: list[Urn]) -> None:
         (plain("variance", *urn), kernels.variance(*urn)),
     ):
         assert_near(ours, wanted, 1e-12 * wanted.abs().amax(-1, keepdim=True))
+    matrix, wanted = kernels.covariance(*urn), plain("covariance", *urn)
+    assert_near(matrix, wanted, 1e-12 * wanted.abs().amax((-2, -1), keepdim=True))
+    if matrix.shape[-1] <= kernels.MOST_IN_MATRIX:
+        assert matrix.equal(matrix.mT)
 
 
 @pytest.mark.parametrize("groups", sorted({urn.groups for urn in URNS}))
@@ -292,6 +296,19 @@ def test_other_dtypes_and_subclasses_take_the_plain_path(called: list[str]) -> N
     assert called == []
     moments.mean_value(torch.nn.Parameter(operands[0], requires_grad=False), *operands[1:])
     assert called == ["mean"]
+
+
+def test_kernels_are_preferred_to_tables_for_few_urns(monkeypatch: pytest.MonkeyPatch) -> None:
+    def laws(batch: tuple[int, ...], num_samples: int, groups: int = 3) -> list[str]:
+        urn = FisherHypergeometric([5] * groups, 7, log_weights=torch.randn(*batch, groups))
+        of_draws = _dispatch.fisher_for_draws(urn, num_samples)
+        return [type(law).__name__ for law in (_dispatch.fisher_for_values(urn), of_draws)]
+
+    assert laws((), 1) == laws((), 1, groups=2) == laws((2000,), 3) == ["Quadrature"] * 2
+    assert laws((64,), 100) == ["Quadrature", "Tabulated"]
+    assert laws((2000,), 1, groups=2) == ["Tabulated"] * 2
+    monkeypatch.setattr(dispatch, "HAS_NATIVE", False)
+    assert laws((), 1) == ["Tabulated"] * 2
 
 
 def test_the_environment_switches_the_kernels_off() -> None:

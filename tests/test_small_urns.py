@@ -8,9 +8,8 @@ import gc
 import importlib
 import math
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
-from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -31,6 +30,7 @@ from diffurn import (
 from diffurn._fisher import constants
 from diffurn._fisher.conditionals import Conditional, conditional, merged
 from diffurn._fisher.tabulated import Tabulated
+from diffurn._kernels import dispatch as kernels
 from support import oracles
 from support.distributions import GeneralFisher
 from support.kernels import without_kernels
@@ -64,16 +64,15 @@ EXTREME = (
 )
 
 
+@pytest.fixture(autouse=True)
+def without_c_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be faster than tables for these urns."""
+    monkeypatch.setattr(kernels, "HAS_NATIVE", False)
+
+
 def composition_of(sizes: Any, draws: Any, weights_shape: Sequence[int]) -> Any:
     plain = _composition.PlainSizes.read(sizes, draws, weights_shape)
     return None if plain is None else _composition.composition_of(plain)
-
-
-@pytest.fixture(scope="module", autouse=True)
-def tables_are_chosen() -> Iterator[None]:
-    """On a CPU tables are for machines without C kernels, which are faster for most urns."""
-    with patch.object(_dispatch, "can_call", lambda *operands: False):
-        yield
 
 
 TABLED = (

@@ -55,6 +55,12 @@ _DRAWS_PER_OUTCOME = 8
 _LONGEST_CHAIN = 64
 
 
+# C kernels for quadratures pay up to so many draws of all urns, where tables wait for their
+# operations. For three and more groups they also pay up to so many draws of each urn.
+_DRAWS_BY_KERNELS = {2: 64, 3: 512}
+_DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
+
+
 def fisher(urn: Urn) -> Quadrature:
     """By quadratures, which suit every urn."""
     return Quadrature(*urn._operands())
@@ -63,20 +69,22 @@ def fisher(urn: Urn) -> Quadrature:
 def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
     """For probabilities and moments; derivatives in the inputs may be asked for."""
     facts = urn._facts()
+    if _kernels_pay(urn, 0, few_urns=facts is not None and facts.equal_weights):
+        return fisher(urn)
     if (
         facts is not None
         and facts.equal_weights
         and not any(map(asks_for_derivative, (urn._given, *inputs)))
     ):
         return EqualWeights(urn.group_sizes.double(), urn.draws.double())
-    if _kernels_pay(urn):
-        return fisher(urn)
     return _tabulated(urn, 0) or fisher(urn)
 
 
 def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn."""
-    small = None if _kernels_pay(urn) else _tabulated(urn, num_samples)
+    if _kernels_pay(urn, num_samples):
+        return fisher(urn)
+    small = _tabulated(urn, num_samples)
     if small is not None:
         return small
     operands = urn._operands()
@@ -88,9 +96,19 @@ def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
     return _tabulated(urn, num_samples) or fisher(urn)
 
 
-def _kernels_pay(urn: Urn) -> bool:
-    """Whether C kernels are faster than tables, which are convolved for three groups and more."""
-    return urn.event_shape[0] > 2 and urn.draws.device.type == "cpu" and can_call()
+def _kernels_pay(urn: Urn, num_samples: int, few_urns: bool = False) -> bool:
+    """Whether quadratures by C kernels are faster than tables and closed forms.
+
+    With `few_urns` that is asked of closed forms, which need few operations.
+    """
+    if urn.draws.device.type != "cpu" or not can_call():
+        return False
+    kind, urns = min(urn.event_shape[0], 3), urn.batch_shape.numel()
+    if few_urns:
+        return urns <= _DRAWS_BY_KERNELS[2]
+    if urns * max(1, num_samples) <= _DRAWS_BY_KERNELS[kind]:
+        return True
+    return num_samples <= _DRAWS_OF_EACH_BY_KERNELS[kind] and kind > 2
 
 
 def _tabulated(urn: Urn, num_samples: int) -> Tabulated | None:

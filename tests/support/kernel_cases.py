@@ -29,6 +29,7 @@ PRIMITIVES: dict[str, Any] = {
 NATIVE = {
     **PRIMITIVES,
     "mean_anywhere": moments.mean_anywhere_value,
+    "covariance": moments.covariance,
     "log_prob": moments.log_prob_value,
 }
 

@@ -315,6 +315,7 @@ def information(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: T
     return _unless_determined(matrix, *urn[1:], 2)
 
 
+@primitive
 def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c), with rows that sum to zero, for log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
@@ -344,8 +345,9 @@ def log_prob_value(
     log_odds = log_weights + tilt.unsqueeze(-1)
     per_group = log_pmf_value(counts, group_sizes, log_odds).sum(-1)
     # The tilt adds nothing to counts that sum to n, and is taken from others.
-    untilted: Tensor = per_group + (draws - counts.sum(-1)) * tilt
-    return untilted - log_mass_value(log_odds, group_sizes, draws)
+    untilted = per_group + (draws - counts.sum(-1)) * tilt
+    log_prob: Tensor = untilted - log_mass_value(log_odds, group_sizes, draws)
+    return log_prob
 
 
 class _LogProb(ClosedForm):
@@ -365,7 +367,9 @@ class _LogProb(ClosedForm):
     def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
         log_weights, group_sizes, draws, counts = ctx.saved_tensors
         change = tangents[0] * (counts - mean_anywhere(log_weights, group_sizes, draws))
-        return (change + tangents[3] * slope_in_count(counts, group_sizes, log_weights)).sum(-1)
+        change = change + tangents[3] * slope_in_count(counts, group_sizes, log_weights)
+        total: Tensor = change.sum(-1)
+        return total
 
 
 def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -99,16 +98,6 @@ class Quadrature(FisherLaw):
     group_sizes: Tensor
     draws: Tensor
 
-    @cached_property
-    def log_tilt(self) -> Tensor:
-        """log r, ``(...)``."""
-        return log_tilt(self.log_weights.detach(), self.group_sizes, self.draws)
-
-    @cached_property
-    def log_odds(self) -> Tensor:
-        """log r + log ω of the balls of each group, ``(..., c)``, tilted to n."""
-        return self.log_weights + self.log_tilt.unsqueeze(-1)
-
     @property
     def general(self) -> Quadrature:
         return self
@@ -128,7 +117,13 @@ class Quadrature(FisherLaw):
     @property
     def tilted(self) -> tuple[Tensor, Tensor, Tensor]:
         """Tilted log-odds, group sizes and draws: the arguments of `moments` and `marginals`."""
-        return self.log_odds, self.group_sizes, self.draws
+        return self._tilted_by(self._log_tilt())
+
+    def _log_tilt(self) -> Tensor:
+        return log_tilt(self.log_weights.detach(), self.group_sizes, self.draws)
+
+    def _tilted_by(self, tilt: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.log_weights + tilt.unsqueeze(-1), self.group_sizes, self.draws
 
     def log_prob(self, x: Tensor) -> Tensor:
         return moments.log_prob(*self.operands, x)
@@ -137,13 +132,16 @@ class Quadrature(FisherLaw):
         """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j."""
         # log Z = Σ m log(1 + rω) - n log r + log P(S = n), where the first two terms cancel. So
         # log(1 + rω) of common groups (rω > 1) is written as log rω + log(1 + 1/(rω)).
-        common = (self.log_odds > 0) & (self.group_sizes > 0)
+        tilt = self._log_tilt()
+        tilted = self._tilted_by(tilt)
+        log_odds = tilted[0]
+        common = (log_odds > 0) & (self.group_sizes > 0)
         often = torch.where(common, self.group_sizes, 0.0)
         given = (often * torch.where(common, self.log_weights, 0.0)).sum(-1)
-        weights = given + (often.sum(-1) - self.draws) * self.log_tilt
-        rarer = torch.where(common, -self.log_odds, self.log_odds)
+        weights = given + (often.sum(-1) - self.draws) * tilt
+        rarer = torch.where(common, -log_odds, log_odds)
         odds = (self.group_sizes * softplus(rarer, threshold=50)).sum(-1)
-        return weights + odds + moments.log_mass(*self.tilted)
+        return weights + odds + moments.log_mass(*tilted)
 
     def mean(self) -> Tensor:
         return moments.mean_anywhere(*self.operands)
@@ -158,7 +156,7 @@ class Quadrature(FisherLaw):
         return marginals.entropy(*self.tilted)
 
     def mode(self) -> Tensor:
-        return mode(self.log_odds.detach(), self.group_sizes, self.draws)
+        return mode(self.log_weights.detach(), self.group_sizes, self.draws)
 
     def marginal_log_prob(self, x: Tensor) -> Tensor:
         return marginals.marginal_log_prob(*self.tilted, x)
@@ -248,8 +246,8 @@ class _Chain:
         merged: bool,
         temperature: float | Tensor,
     ) -> _Chain:
-        groups, device = law.log_odds.shape[-1], law.log_odds.device
-        shape = torch.Size((num_samples, *law.log_odds.shape))
+        groups, device = law.groups, law.draws.device
+        shape = torch.Size((num_samples, *law.log_weights.shape))
         log_odds, sizes = (x.expand(shape).reshape(-1, groups) for x in law.tilted[:2])
         draws = law.draws.expand(shape[:-1]).reshape(-1)
         if order is None:

@@ -16,6 +16,8 @@ from diffurn._numerics import binomial, enumeration
 _VALUES = (TAIL_NATS, NODE_NATS, SETTLED**2, ROUNDING, HASTY_STEPS, BISECTIONS, NEWTON_STEPS)
 set_constants("constants", _VALUES)
 
+MOST_IN_MATRIX = 64  # of nodes.c
+
 _log_tilts = Kernel("log_tilts", 4)
 _centring_tilts = Kernel("centring_tilts", 4)
 _log_masses = Kernel("log_masses", 4)
@@ -23,6 +25,7 @@ _means = Kernel("means", 4)
 _means_anywhere = Kernel("means_anywhere", 4)
 _mean_shifts = Kernel("mean_shifts", 4)
 _covariance_products = Kernel("covariance_products", 6)
+_covariances = Kernel("covariances", 4)
 _log_probs = Kernel("log_probs", 5)
 _are_outcomes = Kernel("are_outcomes", 4)
 _binomials = Kernel("binomials", 4, numbers=0)
@@ -89,6 +92,19 @@ def covariance_product(
     work, groups = values.numel(), values.shape[-1]
     rows = operands[2].numel()
     _covariance_products(*of_rows, vector, values, numbers=(groups,), rows=rows, work=work)
+    return values
+
+
+@replaces(moments.covariance, on="cpu")
+def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    groups = log_odds.shape[-1]
+    if groups > MOST_IN_MATRIX:
+        plain: Tensor = moments.covariance.__wrapped__(log_odds, group_sizes, draws)  # type: ignore[attr-defined]
+        return plain
+    batch, operands = aligned(log_odds, group_sizes, draws, events=(1, 1, 0))
+    values = log_odds.new_empty(batch + (groups, groups))
+    rows, work = operands[2].numel(), values.numel()
+    _covariances(*operands, values, numbers=(groups,), rows=rows, work=work)
     return values
 
 

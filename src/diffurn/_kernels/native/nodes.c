@@ -3,6 +3,7 @@
 #include "nodes.h"
 
 #define BLOCK 8
+#define MOST_IN_MATRIX 64
 #define PIECE 64 /* binomial masses at once */
 /* Characteristic functions of up to so many balls are multiplied, and not taken to logarithms. */
 #define MOST_MULTIPLIED 8.0
@@ -269,6 +270,51 @@ static void covariance_of(const double *log_odds, const double *group_sizes, dou
             values[first + j] = certain ? 0.0 : vector ? product : -product;
         }
     }
+}
+
+/* Cov[X] of at most MOST_IN_MATRIX groups. Entries beside the diagonal have one sign, and the diagonal
+   follows from "rows sum to zero". */
+static void covariance_matrix_of(const double *log_odds, const double *group_sizes, double draws,
+                                 int64_t groups, double *values) {
+    double tilt = centring_tilt_of(log_odds, group_sizes, draws, groups);
+    Urn urn = {log_odds, group_sizes, groups, tilt};
+    Tile tile = {.first = -1};
+    Measure found;
+    measure(&urn, draws, &tile, &found);
+    double real[MOST_IN_MATRIX][MOST_NODES], imaginary[MOST_IN_MATRIX][MOST_NODES];
+    double at_zero[MOST_IN_MATRIX], zeta_0 = 1.0;
+    for (int64_t k = 0; k < found.number; k++) zeta_0 -= found.real[k];
+    for (int64_t first = 0; first < groups; first += TILE) {
+        load_tile(&urn, first, &tile);
+        for (int64_t j = 0; j < tile.number; j++) {
+            double p = tile.p[j], q = tile.q[j], size = tile.size[j];
+            fluctuations(&found, p, q, size, real[first + j], imaginary[first + j]);
+            at_zero[first + j] = -size * p * q * average(&found, p, q);
+        }
+    }
+    int certain = draws <= 0.0 || draws >= found.balls;
+    for (int64_t i = 0; i < groups; i++) values[i * groups + i] = 0.0;
+    for (int64_t i = 0; i < groups; i++)
+        for (int64_t j = 0; j < i; j++) {
+            vec total = all(0.0);
+            for (int64_t k = 0; k < found.number; k += LANES) {
+                vec x = load(real[i] + k), y = load(imaginary[i] + k);
+                vec u = load(real[j] + k), v = load(imaginary[j] + k);
+                total += load(found.real + k) * (x * u - y * v) -
+                         load(found.imaginary + k) * (x * v + y * u);
+            }
+            double entry = certain ? 0.0 : sum(total) + zeta_0 * at_zero[i] * at_zero[j];
+            values[i * groups + j] = values[j * groups + i] = entry;
+            values[i * groups + i] -= entry;
+            values[j * groups + j] -= entry;
+        }
+}
+
+EXPORT void covariances(const double *log_odds, const double *group_sizes, const double *draws,
+                        double *values, int64_t groups, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; i++)
+        covariance_matrix_of(log_odds + i * groups, group_sizes + i * groups, draws[i], groups,
+                             values + i * groups * groups);
 }
 
 EXPORT void log_masses(const double *log_odds, const double *group_sizes, const double *draws,
