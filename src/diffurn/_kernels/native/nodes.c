@@ -194,13 +194,12 @@ static void fluctuations(const Measure *found, double p, double q, double size, 
     }
 }
 
-/* Cov[X] @ vector as Σ_{j≠i} Cov_ij (u_j - u_i), with Cov_ij = Σ ζ x_i x_j; without a vector the
-   variances, minus the product for u = 1 in place i and 0 elsewhere.
+/* Variances, as -Σ_{j≠i} Cov_ij with Cov_ij = Σ ζ x_i x_j.
 
    The sum over all groups but i is the sum over all groups but the widest, minus the term of i, plus
    the term of the widest group. So the subtracted term is never larger than the result. */
-static void covariance_of(const double *log_odds, const double *group_sizes, double draws,
-                          double tilt, const double *vector, int64_t groups, double *values) {
+static void variances_of(const double *log_odds, const double *group_sizes, double draws,
+                         double tilt, int64_t groups, double *values) {
     Urn urn = {log_odds, group_sizes, groups, tilt};
     Tile tile = {.first = -1};
     Measure found;
@@ -208,9 +207,8 @@ static void covariance_of(const double *log_odds, const double *group_sizes, dou
     int64_t nodes = found.number, widest = 0;
     double largest = -1.0, wr[MOST_NODES], wi[MOST_NODES], xr[MOST_NODES], xi[MOST_NODES];
     double sum_r[MOST_NODES] = {0.0}, sum_i[MOST_NODES] = {0.0};
-    double sum_ur[MOST_NODES] = {0.0}, sum_ui[MOST_NODES] = {0.0};
     /* The node at θ = 0 has δ = 0, and so x_j = -v_j b_j; its part of ζ is real. */
-    double wide_0 = 0.0, sum_0 = 0.0, sum_u0 = 0.0, zeta_0 = 1.0;
+    double wide_0 = 0.0, sum_0 = 0.0, zeta_0 = 1.0;
     for (int64_t k = 0; k < nodes; k++) zeta_0 -= found.real[k];
     for (int64_t first = 0; first < groups; first += TILE) {
         load_tile(&urn, first, &tile);
@@ -223,7 +221,6 @@ static void covariance_of(const double *log_odds, const double *group_sizes, dou
         load_tile(&urn, first, &tile);
         for (int64_t j = 0; j < tile.number; j++) {
             double p = tile.p[j], q = tile.q[j], size = tile.size[j];
-            double u = vector ? vector[first + j] : 0.0;
             fluctuations(&found, p, q, size, xr, xi);
             double x_0 = -size * p * q * average(&found, p, q);
             if (first + j == widest) {
@@ -232,23 +229,17 @@ static void covariance_of(const double *log_odds, const double *group_sizes, dou
                 continue;
             }
             for (int64_t k = 0; k < nodes; k += LANES) {
-                vec real = load(xr + k), imaginary = load(xi + k);
-                store(sum_r + k, load(sum_r + k) + real);
-                store(sum_i + k, load(sum_i + k) + imaginary);
-                store(sum_ur + k, load(sum_ur + k) + u * real);
-                store(sum_ui + k, load(sum_ui + k) + u * imaginary);
+                store(sum_r + k, load(sum_r + k) + load(xr + k));
+                store(sum_i + k, load(sum_i + k) + load(xi + k));
             }
             sum_0 += x_0;
-            sum_u0 += u * x_0;
         }
     }
     int certain = draws <= 0.0 || draws >= found.balls;
-    double widest_u = vector && groups ? vector[widest] : 0.0;
     for (int64_t first = 0; first < groups; first += TILE) {
         load_tile(&urn, first, &tile);
         for (int64_t j = 0; j < tile.number; j++) {
             double p = tile.p[j], q = tile.q[j], size = tile.size[j];
-            double u = vector ? vector[first + j] : 0.0;
             double narrow = first + j == widest ? 0.0 : 1.0;
             fluctuations(&found, p, q, size, xr, xi);
             double x_0 = -size * p * q * average(&found, p, q);
@@ -257,17 +248,11 @@ static void covariance_of(const double *log_odds, const double *group_sizes, dou
                 vec x = load(xr + k), y = load(xi + k), w = load(wr + k), v = load(wi + k);
                 vec real = load(sum_r + k) + narrow * (w - x);
                 vec imaginary = load(sum_i + k) + narrow * (v - y);
-                if (vector) {
-                    real = load(sum_ur + k) + narrow * (widest_u * w - u * x) - u * real;
-                    imaginary = load(sum_ui + k) + narrow * (widest_u * v - u * y) - u * imaginary;
-                }
                 total += load(found.real + k) * (x * real - y * imaginary) -
                          load(found.imaginary + k) * (x * imaginary + y * real);
             }
             double others = sum_0 + narrow * (wide_0 - x_0);
-            if (vector) others = sum_u0 + narrow * (widest_u * wide_0 - u * x_0) - u * others;
-            double product = sum(total) + zeta_0 * x_0 * others;
-            values[first + j] = certain ? 0.0 : vector ? product : -product;
+            values[first + j] = certain ? 0.0 : -(sum(total) + zeta_0 * x_0 * others);
         }
     }
 }
@@ -357,9 +342,9 @@ EXPORT void covariance_products(const double *log_odds, const double *group_size
             covariance_product_of(odds, sizes, draws[i], tilts ? tilts + i : 0,
                                   vectors + i * groups, groups, values + i * groups);
         else
-            covariance_of(odds, sizes, draws[i],
-                          centring_tilt_of(odds, sizes, draws[i], groups), 0, groups,
-                          values + i * groups);
+            variances_of(odds, sizes, draws[i],
+                         centring_tilt_of(odds, sizes, draws[i], groups), groups,
+                         values + i * groups);
     }
 }
 
