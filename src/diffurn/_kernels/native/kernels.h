@@ -21,7 +21,7 @@ typedef struct {
     double hasty_steps, bisections, newton_steps;
 } Constants;
 
-extern Constants constants;
+extern EXPORT Constants constants;
 
 /* The probabilities of the rarer and of the commoner outcome of a ball. */
 INLINE void probabilities(vec log_odds, vec *rarer, vec *commoner) {

@@ -4,7 +4,7 @@
 
 #define FEW_GROUPS 32 /* a multiple of LANES */
 
-EXPORT Constants constants;
+Constants constants;
 
 typedef struct {
     const double *log_weights, *group_sizes;
