@@ -196,8 +196,11 @@ def compiled_gradient(groups: int, draws: int, backend: str) -> tuple[Tensor, Te
     return found, urn.covariance_matrix @ vector
 
 
-# torch's own compiler makes an object of an autograd function.
-compiling = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+# torch's own compiler makes an object of an autograd function, and inductor uses `torch.jit`.
+compiling = pytest.mark.filterwarnings(
+    "ignore:.*should not be instantiated:DeprecationWarning",
+    "ignore:.*is deprecated:DeprecationWarning",
+)
 
 
 @compiling
