@@ -132,6 +132,7 @@ def sweeps(quick: bool = False) -> list[Sweep]:
         found += [
             _along_c(operation, "fisher", numbers_of_groups, 20, few),
             _along_b(operation, "fisher", 3, 200, batches),
+            _along_b(operation, "fisher", 2, 200, [1]),  # a single call, which SciPy offers too
         ]
         found += [
             Sweep(

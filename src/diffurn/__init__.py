@@ -38,6 +38,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diffurn._kernels.library import native_kernels
     from diffurn.conditional import conditional_log_likelihood
     from diffurn.estimators import (
         CovarianceST,
@@ -72,6 +73,7 @@ __all__ = [
     "exact_test",
     "fit",
     "fit_by",
+    "native_kernels",
     "neuralsort",
     "score_surrogate",
     "select_top",
@@ -95,6 +97,7 @@ _HOMES = {
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
     "fit_by": "diffurn.inference",
+    "native_kernels": "diffurn._kernels.library",
     "neuralsort": "diffurn.estimators",
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",

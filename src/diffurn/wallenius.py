@@ -14,6 +14,9 @@ from diffurn._urn import Urn, require_equal_sizes
 from diffurn.estimators import Estimator
 from diffurn.fisher import FisherHypergeometric
 
+# Log-probabilities that are as close as this, relatively, are those of tied outcomes.
+_TIED = 1e-13
+
 
 class WalleniusHypergeometric(Urn):
     r"""The counts of each group when n balls are taken one by one, by their weights:
@@ -105,7 +108,10 @@ class WalleniusHypergeometric(Urn):
     def mode(self) -> Tensor:
         """The most probable counts; of tied ones the last in lexicographic order."""
         outcomes, log_prob = _enumerated(self, "the mode")
-        likeliest = (len(outcomes) - 1 - log_prob.flip(0).argmax(0))[None, ..., None]
+        # Tied outcomes may differ by rounding errors.
+        largest = log_prob.amax(0)
+        tied = log_prob >= largest - _TIED * largest.abs().clamp(min=1)
+        likeliest = (len(outcomes) - 1 - tied.flip(0).int().argmax(0))[None, ..., None]
         outcomes = outcomes.expand(-1, *self.batch_shape, -1)
         mode = outcomes.gather(0, likeliest.expand(1, *outcomes.shape[1:])).squeeze(0)
         return self._or_nan(mode, event_dims=1)
