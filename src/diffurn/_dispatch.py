@@ -103,7 +103,7 @@ def _kernels_pay(urn: Urn, num_samples: int, few_urns: bool = False) -> bool:
     """
     if urn.draws.device.type != "cpu" or not can_call():
         return False
-    kind, urns = min(urn.event_shape[0], 3), urn.batch_shape.numel()
+    kind, urns = (3 if urn.event_shape[0] > 2 else 2), urn.batch_shape.numel()
     if few_urns:
         return urns <= _DRAWS_BY_KERNELS[2]
     if urns * max(1, num_samples) <= _DRAWS_BY_KERNELS[kind]:
