@@ -236,6 +236,15 @@ def test_long_tails_are_right_beside_short_ones_in_a_batch(device: torch.device)
     torch.testing.assert_close(log_sf.cpu(), float64(expected), rtol=1e-8, atol=1e-10)
 
 
+def test_the_heaviest_of_single_balls_far_apart_are_drawn(device: torch.device) -> None:
+    log_weights = [-479.3, -159.4, 439.1, -283.0, -44.8, -587.3, -375.8, -140.0, 202.7, -594.7]
+    law = WalleniusHypergeometric([1] * 10, 7, log_weights=float64(log_weights, device=device))
+    heaviest = torch.tensor(log_weights).argsort(descending=True)[:7]
+    expected = torch.zeros(10, dtype=torch.float64).scatter(0, heaviest, 1.0)
+    torch.testing.assert_close(law.mean.cpu(), expected, rtol=0, atol=1e-30)
+    torch.testing.assert_close(law.variance.cpu(), torch.zeros_like(expected), rtol=0, atol=1e-30)
+
+
 def test_tails_of_a_skewed_count_are_summed_to_their_end(device: torch.device) -> None:
     """The count of the light group is near its lowest value of 4, and falls like a Poisson law."""
     size, log_weights = 139191619, float64([3.290823818952683, -17.67245062866105], device=device)

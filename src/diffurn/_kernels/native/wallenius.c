@@ -128,8 +128,9 @@ static void run(Race *race, const double *log_weights, double u) {
         vec left = load_first(race->left + j, number, 0.0);
         vec drawn = load_first(race->drawn + j, number, 0.0);
         vec x = load_first(race->log_odds + j, number, 0.0);
+        vec saturation = where(y > 1e-8, y * vexp(-x), 1.0 - 0.5 * y); /* y / (e^y - 1) */
         rate += where(left > 0.0, left * y, all(0.0));
-        full += where(drawn > 0.0, drawn * y * vexp(-x), all(0.0));
+        full += where(drawn > 0.0, drawn * saturation, all(0.0));
     }
     race->rate = sum(rate);
     race->slope = sum(full) - race->rate + 1.0;
