@@ -12,7 +12,8 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check --constr
 # One file for each set of packages, as old as its installation.
 DEMO      := .venv/.demo
 INSTALLED := .venv/.installed
-VERSIONS  := pyproject.toml studies/pyproject.toml constraints.txt
+VERSIONS  := pyproject.toml studies/pyproject.toml constraints.txt \
+             hatch_build.py $(wildcard src/diffurn/_kernels/native/*.[ch])
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -110,8 +110,8 @@ LIBRARY = {
         ["diffurn"],
     ),
     "estimators": ("gradients through a draw, from any law", ["diffurn.estimators"]),
+    "_kernels": ("Triton and C kernels that replace single functions", ["diffurn._kernels"]),
     "_wallenius": ("the laws of Wallenius' distribution", ["diffurn._wallenius"]),
-    "_kernels": ("Triton kernels that replace single functions", ["diffurn._kernels"]),
     "_fisher": ("the laws of Fisher's distribution", ["diffurn._fisher"]),
     "_law": (
         "the methods of a law, and group sizes known on the CPU",
@@ -119,7 +119,7 @@ LIBRARY = {
     ),
     "_numerics": (
         "binomials, derivatives, batches, tracing; the registry of kernels",
-        ["diffurn._numerics", "diffurn._kernels.dispatch"],
+        ["diffurn._numerics", "diffurn._kernels.dispatch", "diffurn._kernels.library"],
     ),
 }
 STUDIES = {

@@ -15,12 +15,19 @@ from diffurn._fisher.equal_weights import EqualWeights
 from diffurn._fisher.quadrature import Quadrature
 from diffurn._fisher.sampling.tables import AliasTables
 from diffurn._fisher.tabulated import Tabulated
+from diffurn._kernels import dispatch as kernels
 from diffurn._wallenius.integral import Integral
 from diffurn._wallenius.outcomes import OutcomeTable
 from diffurn._wallenius.sequential import Sequential
 from support.distributions import GeneralFisher, GeneralWallenius
 
 SMALL, LARGE = ([4, 3, 5], 6), ([4000, 3000, 5000], 6000)
+
+
+@pytest.fixture(autouse=True)
+def without_c_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be faster than tables for these urns."""
+    monkeypatch.setattr(kernels, "HAS_NATIVE", False)
 
 
 def weights(*shape: int, device: torch.device, learned: bool = False) -> Tensor:

@@ -18,10 +18,15 @@ import torch
 from typer.testing import CliRunner
 
 import diffurn
+from diffurn._kernels.library import described, is_switched_off
 from diffurn.cli import app, build
 from support.processes import Ended, diffurn_without, interruptible
 
 runner = CliRunner()
+KERNELS = "with C kernels" if diffurn.native_kernels() else "without C kernels"
+if is_switched_off():
+    KERNELS = described()
+VERSION = f"diffurn {diffurn.__version__}, {KERNELS}\n"
 STUDIES = "pip install diffurn-studies, or pip install ./studies in a clone of diffurn"
 
 
@@ -92,7 +97,7 @@ def test_the_divergence_of_two_urns_is_registered_with_them() -> None:
 
 def test_version_is_printed() -> None:
     result = runner.invoke(app, ["--version"])
-    assert (result.exit_code, result.output) == (0, f"diffurn {diffurn.__version__}\n")
+    assert (result.exit_code, result.output) == (0, VERSION)
 
 
 @pytest.mark.parametrize(
@@ -128,7 +133,7 @@ def test_without_extras_a_command_names_its_own(
 
 def test_without_extras_the_version_is_printed(tmp_path: Path) -> None:
     ended = diffurn_without(["typer", "rich"], tmp_path, "--version")
-    assert ended == Ended(0, f"diffurn {diffurn.__version__}\n", "")
+    assert ended == Ended(0, VERSION, "")
 
 
 # Commands of other packages.

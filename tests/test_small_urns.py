@@ -24,12 +24,13 @@ from diffurn import (
     FisherHypergeometric,
     GumbelSoftmax,
     WalleniusHypergeometric,
+    _composition,
     _dispatch,
 )
-from diffurn._composition import composition_of
 from diffurn._fisher import constants
 from diffurn._fisher.conditionals import Conditional, conditional, merged
 from diffurn._fisher.tabulated import Tabulated
+from diffurn._kernels import dispatch as kernels
 from support import oracles
 from support.distributions import GeneralFisher
 from support.kernels import without_kernels
@@ -61,6 +62,19 @@ EXTREME = (
     Urn("a-big-group-and-a-small-one", (900, 4), 902, (0.5, 1.5)),
     Urn("one-ball-each", (1,) * 12, 5, tuple(0.7 * i for i in range(12))),
 )
+
+
+@pytest.fixture(autouse=True)
+def without_c_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They would be faster than tables for these urns."""
+    monkeypatch.setattr(kernels, "HAS_NATIVE", False)
+
+
+def composition_of(sizes: Any, draws: Any, weights_shape: Sequence[int]) -> Any:
+    plain = _composition.PlainSizes.read(sizes, draws, weights_shape)
+    return None if plain is None else _composition.composition_of(plain)
+
+
 TABLED = (
     *EXTREME,
     *[

@@ -3,7 +3,7 @@
 Every cell uses the public interface only; see `benchmarks.ours`.
 """
 
-from benchmarks.alone import inference, operations, steps
+from benchmarks.alone import inference, operations, steps, subsets
 from benchmarks.ours import Cell
 
 
@@ -17,6 +17,9 @@ def cells() -> list[Cell]:
         operations.wide_urns,
         operations.wallenius,
         operations.cdf_along_m,
+        subsets.draws,
+        subsets.normalisers,
+        subsets.wallenius,
         steps.estimators,
         steps.training_steps,
         steps.compiled_steps,

@@ -38,6 +38,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from diffurn._kernels.library import native_kernels
     from diffurn.conditional import conditional_log_likelihood
     from diffurn.estimators import (
         CovarianceST,
@@ -70,6 +71,7 @@ __all__ = [
     "conditional_log_likelihood",
     "exact_test",
     "fit",
+    "native_kernels",
     "neuralsort",
     "score_surrogate",
     "select_top",
@@ -91,6 +93,7 @@ _HOMES = {
     "conditional_log_likelihood": "diffurn.conditional",
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
+    "native_kernels": "diffurn._kernels.library",
     "neuralsort": "diffurn.estimators",
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",

@@ -12,6 +12,7 @@ from types import FrameType
 
 from diffurn import __version__
 from diffurn._install import how_to_install
+from diffurn._kernels.library import described
 
 INTERRUPTED = 130  # the exit status after Ctrl-C
 LOADED_FIRST = ("diffurn", "torch", "typer")
@@ -22,7 +23,7 @@ def main() -> None:
         signal.signal(signal.SIGINT, _interrupt)
     command = sys.argv[1] if len(sys.argv) > 1 else ""
     if sys.argv[1:] == ["--version"]:  # also where the command line's packages are missing
-        print(f"diffurn {__version__}")
+        print(f"diffurn {__version__}, {described()}")
         return
     try:
         from diffurn.cli import app

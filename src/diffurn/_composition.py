@@ -97,40 +97,57 @@ class Composition:
         return known
 
 
-def composition_of(
-    group_sizes: Any, draws: Any, weights_shape: Sequence[int]
-) -> Composition | None:
-    """The composition of small urns; None if sizes are invalid, too large or not readable.
+class PlainSizes(NamedTuple):
+    """The group sizes and draws of a batch of urns, as plain numbers.
+
+    Attributes:
+        shape: the shape of the batch; () if all urns have the same sizes.
+        group_sizes: m, one row per urn.
+        draws: n, one number per urn.
+    """
+
+    shape: tuple[int, ...]
+    group_sizes: tuple[tuple[int, ...], ...]
+    draws: tuple[int, ...]
+
+    @classmethod
+    def read(cls, group_sizes: Any, draws: Any, weights_shape: Sequence[int]) -> PlainSizes | None:
+        """The sizes of valid urns; None if they are invalid, too many or not readable."""
+        if not weights_shape:
+            return None
+        sizes, numbers = _read(group_sizes), _read(draws)
+        if sizes is None or numbers is None or not sizes.shape or not sizes.entries:
+            return None
+        groups, per_row = weights_shape[-1], sizes.shape[-1]
+        if per_row not in (1, groups):
+            return None
+        starts = range(0, len(sizes.entries), per_row)
+        rows = [tuple(sizes.entries[i : i + per_row]) * (groups // per_row) for i in starts]
+        shape, number = sizes.shape[:-1], numbers.entries
+        if not numbers.shape:
+            number = number * len(rows)
+        elif not shape:
+            shape, rows = numbers.shape, rows * len(number)
+        elif shape != numbers.shape:
+            return None
+        if not rows or not _broadcasts(shape, weights_shape[:-1]):
+            return None
+        if any(n > sum(row) for row, n in zip(rows, number, strict=True)):
+            return None
+        return cls(shape, tuple(rows), tuple(number))
+
+
+def composition_of(sizes: PlainSizes) -> Composition | None:
+    """The composition of small urns; None if they are too large for tables.
 
     Example:
-        >>> composition_of([3, 5], 4, weights_shape=(2,))
+        >>> composition_of(PlainSizes.read([3, 5], 4, weights_shape=(2,)))
         Composition((), ((3, 5),), (4,))
     """
-    if not weights_shape or not 2 <= weights_shape[-1] <= _MOST_GROUPS:
+    rows = sizes.group_sizes
+    if not 2 <= len(rows[0]) <= _MOST_GROUPS or max(map(max, rows)) > _MOST_BALLS:
         return None
-    groups = weights_shape[-1]
-    sizes, numbers = _read(group_sizes), _read(draws)
-    if sizes is None or numbers is None or not sizes.shape or not sizes.entries:
-        return None
-    per_row = sizes.shape[-1]
-    if per_row not in (1, groups):
-        return None
-    starts = range(0, len(sizes.entries), per_row)
-    rows = [tuple(sizes.entries[i : i + per_row]) * (groups // per_row) for i in starts]
-    shape, number = sizes.shape[:-1], numbers.entries
-    if not numbers.shape:
-        number = number * len(rows)
-    elif not shape:
-        shape, rows = numbers.shape, rows * len(number)
-    elif shape != numbers.shape:
-        return None
-    if not rows or not _broadcasts(shape, weights_shape[:-1]):
-        return None
-    if max(map(max, rows)) > _MOST_BALLS:
-        return None
-    if not all(n <= sum(row) for row, n in zip(rows, number, strict=True)):
-        return None
-    composition = Composition.of(shape, tuple(rows), tuple(number))
+    composition = Composition.of(*sizes)
     return composition if composition.cells <= MOST_CELLS else None
 
 
@@ -175,7 +192,7 @@ def _checked(shape: tuple[int, ...], entries: Sequence[Any]) -> _Numbers | None:
     for entry in entries:
         if isinstance(entry, bool) or not isinstance(entry, (int, float)):
             return None
-        if not 0 <= entry <= _MOST_GROUPS * _MOST_BALLS or entry != int(entry):
+        if not 0 <= entry <= 2**53 or entry != int(entry):
             return None
         whole.append(len(range(int(entry))))  # makes torch.compile specialise on the number
     return _Numbers(shape, whole)

@@ -18,13 +18,14 @@ from diffurn._fisher.quadrature import FisherLaw, Quadrature
 from diffurn._fisher.sampling.rejection import counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.tabulated import Tabulated
-from diffurn._kernels.dispatch import has_kernels
+from diffurn._kernels.dispatch import can_call, has_kernels
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import enumerate_counts
 from diffurn._numerics.tracing import can_check, can_read
 from diffurn._wallenius.integral import FARTHEST, Integral
 from diffurn._wallenius.outcomes import OutcomeTable
 from diffurn._wallenius.sequential import Sequential, States
+from diffurn._wallenius.single_balls import SingleBalls
 
 if TYPE_CHECKING:
     from diffurn._urn import Urn
@@ -54,14 +55,22 @@ _DRAWS_PER_OUTCOME = 8
 _LONGEST_CHAIN = 64
 
 
+# C kernels for quadratures pay up to so many draws of all urns, where tables wait for their
+# operations. For three and more groups they also pay up to so many draws of each urn.
+_DRAWS_BY_KERNELS = {2: 64, 3: 512}
+_DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
+
+
 def fisher(urn: Urn) -> Quadrature:
     """By quadratures, which suit every urn."""
-    return Quadrature.build(*urn._operands())
+    return Quadrature(*urn._operands())
 
 
 def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
     """For probabilities and moments; derivatives in the inputs may be asked for."""
     facts = urn._facts()
+    if _kernels_pay(urn, 0, few_urns=facts is not None and facts.equal_weights):
+        return fisher(urn)
     if (
         facts is not None
         and facts.equal_weights
@@ -73,16 +82,33 @@ def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
 
 def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn."""
+    if _kernels_pay(urn, num_samples):
+        return fisher(urn)
     small = _tabulated(urn, num_samples)
     if small is not None:
         return small
     operands = urn._operands()
-    return _alias_tables(operands, num_samples) or Quadrature.build(*operands)
+    return _alias_tables(operands, num_samples) or Quadrature(*operands)
 
 
 def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn, group after group."""
     return _tabulated(urn, num_samples) or fisher(urn)
+
+
+def _kernels_pay(urn: Urn, num_samples: int, few_urns: bool = False) -> bool:
+    """Whether quadratures by C kernels are faster than tables and closed forms.
+
+    With `few_urns` that is asked of closed forms, which need few operations.
+    """
+    if urn.draws.device.type != "cpu" or not can_call():
+        return False
+    kind, urns = min(urn.event_shape[0], 3), urn.batch_shape.numel()
+    if few_urns:
+        return urns <= _DRAWS_BY_KERNELS[2]
+    if urns * max(1, num_samples) <= _DRAWS_BY_KERNELS[kind]:
+        return True
+    return num_samples <= _DRAWS_OF_EACH_BY_KERNELS[kind] and kind > 2
 
 
 def _tabulated(urn: Urn, num_samples: int) -> Tabulated | None:
@@ -184,6 +210,8 @@ def wallenius_for_moments(urn: Urn) -> Integral:
 
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     """For so many draws of each urn."""
+    if num_samples < _DRAWS_OF_A_TABLE and _has_single_balls(urn):
+        return SingleBalls.of(wallenius(urn))
     law = wallenius_for_moments(urn)
     if urn.batch_shape.numel() != 1 or not can_check():
         return law
@@ -200,6 +228,14 @@ def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     sizes = [int(size) for size in law.group_sizes.flatten().tolist()]
     support = enumerate_counts(sizes, int(law.draws), min(affordable, _MOST_OUTCOMES))
     return law if support is None else OutcomeTable.of_support(law, support.to(law.draws.device))
+
+
+def _has_single_balls(urn: Urn) -> bool:
+    """Whether no group is known to have more than one ball."""
+    if urn._composition is not None:
+        return max(map(max, urn._composition.group_sizes)) <= 1
+    sizes = urn.group_sizes
+    return can_read(sizes) and bool(sizes.numel()) and int(sizes.amax()) <= 1
 
 
 def _states(urn: Urn) -> States | None:

@@ -10,12 +10,12 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from diffurn import _constraints as urn_constraints
-from diffurn._composition import Composition, composition_of
+from diffurn._composition import Composition, PlainSizes, composition_of
 from diffurn._fisher.constants import constants_of
 from diffurn._law import Law, most_balls
 from diffurn._marginals import Marginals
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
-from diffurn._numerics.enumeration import enumerate_counts
+from diffurn._numerics.enumeration import are_outcomes, enumerate_counts
 from diffurn._numerics.tracing import can_check, can_read
 from diffurn._validation import (
     as_counts,
@@ -34,6 +34,8 @@ ENUMERATION_LIMIT = 1_000_000
 # The weight that stands for zero, relative to the smallest other one, while derivatives in it are
 # asked for.
 _NEGLIGIBLE = math.exp(-300)
+# So many numbers are checked faster in Python than by PyTorch.
+_FEW_NUMBERS = 64
 
 
 class _Facts(NamedTuple):
@@ -87,8 +89,10 @@ class Urn(Distribution):
         if not (sizes.ndim and parameter.ndim and sizes.shape[-1] and parameter.shape[-1]):
             shapes = f"group_sizes {tuple(sizes.shape)} and {name} {tuple(parameter.shape)}"
             raise ValueError(f"{shapes} both need a last dimension of groups, one or more")
-        described = {"group_sizes": sizes.shape, name: parameter.shape, "draws": number.shape}
-        full = require_broadcast(described, sizes.shape, parameter.shape, (*number.shape, 1))
+        full = sizes.shape
+        if full != parameter.shape or full[:-1] != number.shape:
+            described = {"group_sizes": sizes.shape, name: parameter.shape, "draws": number.shape}
+            full = require_broadcast(described, full, parameter.shape, (*number.shape, 1))
         self.group_sizes = sizes if sizes.shape == full else sizes.expand(full)
         self.draws = number if number.shape == full[:-1] else number.expand(full[:-1])
         # A leaf stays the leaf it is, so that an urn with learned weights can be copied.
@@ -96,7 +100,6 @@ class Urn(Distribution):
         # Our own checks say more than torch's, which are skipped.
         super().__init__(full[:-1], full[-1:], validate_args=False)
         self._validate_args = validate
-        self._most_draws: int | None = None if self._sizes is None else self._sizes.most_draws
         self._remember(self._check_arguments() if check else None)
         self._estimator = self._checked_estimator(estimator)
 
@@ -105,14 +108,25 @@ class Urn(Distribution):
     ) -> tuple[Tensor, Tensor]:
         """m and n as int64 tensors; those of small urns are also kept as plain numbers."""
         device = parameter.device
-        self._sizes = composition_of(group_sizes, draws, parameter.shape)
-        if self._sizes is None:
+        plain = PlainSizes.read(group_sizes, draws, parameter.shape)
+        self._sizes = None if plain is None else composition_of(plain)
+        self._most_draws: int | None = None if plain is None else max(plain.draws)
+        if self._sizes is not None:
+            # Sizes read on the CPU were validated there and are cached on the device, so no
+            # synchronising copy is needed. The urn gets copies of the cached tensors.
+            cached = constants_of(self._sizes, device)
+            return cached.group_sizes.clone(), cached.draws.clone()
+        if plain is None or torch.compiler.is_compiling():
+            self._most_draws = None
             sizes = as_integer_tensor("group_sizes", group_sizes, device, check)
             return sizes, as_integer_tensor("draws", draws, device, check)
-        # Sizes read on the CPU were validated there and are cached on the device, so no
-        # synchronising copy is needed. The urn gets copies of the cached tensors.
-        cached = constants_of(self._sizes, device)
-        return cached.group_sizes.clone(), cached.draws.clone()
+        rows, number = (
+            torch.tensor(plain.group_sizes, device=device),
+            torch.tensor(plain.draws, device=device),
+        )
+        if not plain.shape:
+            return rows[0], number[0]
+        return rows.reshape(*plain.shape, -1), number.reshape(plain.shape)
 
     def _checked_estimator(self, estimator: Any) -> Estimator | None:
         if estimator is None:
@@ -190,13 +204,14 @@ class Urn(Distribution):
         if not self.draws.numel():
             self._most_draws = 0
             return _Facts(False, False)
-        low, high = given.aminmax()
-        if self._sizes is not None:  # the draws are known not to exceed the balls
-            low, high = torch.stack([low, high]).tolist()
-            possible = True
+        possible = self._most_draws is not None  # read as plain numbers
+        if possible and given.numel() <= _FEW_NUMBERS and can_read(given):
+            low, high = _range_of(given.reshape(-1).tolist())
+        elif possible:
+            low, high = torch.stack(given.aminmax()).tolist()
         else:
             enough = (self.draws <= self.group_sizes.sum(-1)).all()
-            found = torch.stack([x.double() for x in (low, high, enough, self.draws.amax())])
+            found = torch.stack([x.double() for x in (*given.aminmax(), enough, self.draws.amax())])
             low, high, possible, most = found.tolist()
             self._most_draws = int(most)
         positive = (-math.inf if self._is_log else 0.0) < low <= high < math.inf
@@ -461,15 +476,14 @@ class Urn(Distribution):
         if not (self._validate_args and can_check()):
             return x, False
         counts = x.detach()
+        if bool(are_outcomes(counts, self.group_sizes.double(), self.draws.double()).all()):
+            return x, True
         possible = (counts == counts.floor()) & (counts >= 0) & (counts <= self.group_sizes)
         total = counts.sum(-1)
-        complete = total == self.draws
-        if bool(possible.all() & complete.all()):  # one synchronisation
-            return x, True
         rule = "counts must be integers from 0 to the size of their group"
         require("value", value, possible, rule)
         rule = f"the counts must sum to the draws, {_span(self.draws)}"
-        require("value.sum(-1)", total, complete, rule)
+        require("value.sum(-1)", total, total == self.draws, rule)
         return x, True
 
     def _is_outside(self, x: Tensor) -> Tensor:
@@ -514,6 +528,13 @@ def _without_zeros(weights: Tensor) -> Tensor:
     zero = weights == 0
     smallest = torch.where(zero, torch.inf, weights.detach()).amin(-1, keepdim=True)
     return weights + torch.where(zero, (_NEGLIGIBLE * smallest).clamp(1e-307, 1.0), 0.0)
+
+
+def _range_of(numbers: list[float]) -> tuple[float, float]:
+    """The smallest and the largest number; NaN if one is NaN."""
+    if math.isnan(sum(numbers)):
+        return math.nan, math.nan
+    return min(numbers), max(numbers)
 
 
 def _shown(tensor: Tensor) -> str:

@@ -28,6 +28,7 @@ def _kernels_on(device_type: str | None) -> Iterator[None]:
     with ExitStack() as stack:
         for module in (dispatch, _dispatch):
             stack.enter_context(patch.object(module, "has_kernels", has_kernels))
+        stack.enter_context(patch.object(dispatch, "HAS_NATIVE", False))
         if device_type == "cpu":  # tensors of the interpreter look like those on a CUDA device
             stack.enter_context(patch.object(Tensor, "is_cuda", property(lambda _: True)))
         yield

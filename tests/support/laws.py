@@ -18,7 +18,7 @@ MOST_OUTCOMES = 1 << 12
 def fisher_laws(urn: FisherHypergeometric) -> dict[str, FisherLaw]:
     """By name; quadratures come first, since they suit every urn."""
     operands, composition = urn._operands(), urn._composition
-    laws: dict[str, FisherLaw] = {"quadrature": Quadrature.build(*operands)}
+    laws: dict[str, FisherLaw] = {"quadrature": Quadrature(*operands)}
     if composition is not None:
         laws["tabulated"] = Tabulated.build(composition, urn._finite_log_weights())
     log_weights, sizes, draws = operands

@@ -75,7 +75,7 @@ def by_blocks(urn: tuple[Tensor, Tensor, Tensor], number: int) -> Tensor:
     """By rejection as if groups were many: half of them decide, half of those the next time, while
     there are four or more.
     """
-    with patch.multiple(rejection, _FEWEST_GROUPS_FOR_BLOCKS=4, _GROUPS_PER_DECIDING=2):
+    with patch.multiple(rejection, FEWEST_GROUPS_FOR_BLOCKS=4, _GROUPS_PER_DECIDING=2):
         return by_rejection(urn, number)
 
 

@@ -42,7 +42,7 @@ class EqualWeights(FisherLaw):
 
     @property
     def general(self) -> Quadrature:
-        return Quadrature.build(torch.zeros_like(self.group_sizes), self.group_sizes, self.draws)
+        return Quadrature(torch.zeros_like(self.group_sizes), self.group_sizes, self.draws)
 
     @cached_property
     def _balls(self) -> Tensor:

@@ -20,7 +20,13 @@ from diffurn._fisher.tilt import log_tilt
 from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.batching import in_chunks
-from diffurn._numerics.binomial import bernoulli_kl, binomial_log_pmf, binomial_variance
+from diffurn._numerics.binomial import (
+    bernoulli_kl,
+    binomial_log_pmf,
+    binomial_variance,
+    log_pmf_value,
+    slope_in_count,
+)
 
 # Masses below this are rounding errors of the quadrature.
 _NOISE = math.exp(-36)
@@ -196,6 +202,22 @@ def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 
 
 @primitive
+def mean_anywhere_value(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`mean_anywhere` without a derivative."""
+    tilt = log_tilt(log_weights, group_sizes, draws)
+    return mean_value(log_weights + tilt.unsqueeze(-1), group_sizes, draws)
+
+
+class _MeanAnywhere(_Mean):
+    forward = staticmethod(mean_anywhere_value)
+
+
+def mean_anywhere(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`mean` for log-weights of any tilt."""
+    return _MeanAnywhere.of(*_aligned(log_weights, group_sizes, draws))
+
+
+@primitive
 def mean_shift_value(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """`mean_shift` without a derivative."""
     return _evaluate(Nodes.mean_shift, log_odds, group_sizes, draws)
@@ -276,19 +298,24 @@ def covariance_product(
     return _unless_determined(product, group_sizes, draws, 1)
 
 
+@primitive
 def information(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: Tensor) -> Tensor:
     """Vᵀ Cov[X] V of p vectors V ``(..., c, p)``: shape (..., p, p), for log-odds of any tilt.
 
     If log ω = Vβ, it is Fisher's information about β. No c × c matrix is formed.
     """
-    log_odds, group_sizes, draws = _aligned(log_odds, group_sizes, draws)
-    columns = vectors.expand(*log_odds.shape, vectors.shape[-1]).movedim(-1, 0)
-    tilt = centring_tilt(log_odds, group_sizes, draws)
-    operands = (x.expand(len(columns), *x.shape) for x in (log_odds, group_sizes, draws))
-    products = covariance_product(*operands, columns, tilt.expand(len(columns), *tilt.shape))
-    return vectors.mT @ products.movedim(0, -1)
+
+    def evaluate(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vectors: Tensor) -> Tensor:
+        return Nodes.build(log_odds, group_sizes, draws).information(vectors)
+
+    urn = _aligned(log_odds, group_sizes, draws)
+    operands = _centred(*urn), *urn[1:], vectors
+    work = log_odds.shape[-1] * max(NODES[1], vectors.shape[-1])
+    matrix = in_chunks(evaluate, *operands, events=(1, 1, 0, 2), work=work)
+    return _unless_determined(matrix, *urn[1:], 2)
 
 
+@primitive
 def covariance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c), with rows that sum to zero, for log-odds of any tilt."""
     centred = _centred(log_odds, group_sizes, draws)
@@ -307,6 +334,56 @@ def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 # --------------------------------------------------------------------------------------------------
 # Likelihood and divergence
 # --------------------------------------------------------------------------------------------------
+
+
+@primitive
+def log_prob_value(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor
+) -> Tensor:
+    """`log_prob` of operands of one shape, without a derivative."""
+    tilt = log_tilt(log_weights.detach(), group_sizes, draws)
+    log_odds = log_weights + tilt.unsqueeze(-1)
+    per_group = log_pmf_value(counts, group_sizes, log_odds).sum(-1)
+    # The tilt adds nothing to counts that sum to n, and is taken from others.
+    untilted = per_group + (draws - counts.sum(-1)) * tilt
+    log_prob: Tensor = untilted - log_mass_value(log_odds, group_sizes, draws)
+    return log_prob
+
+
+class _LogProb(ClosedForm):
+    forward = staticmethod(log_prob_value)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, None, Tensor | None]:
+        log_weights, group_sizes, draws, counts = ctx.saved_tensors
+        grad, in_weights, in_counts = grads[0].unsqueeze(-1), None, None
+        if ctx.needs_input_grad[0]:
+            in_weights = grad * (counts - mean_anywhere(log_weights, group_sizes, draws))
+        if ctx.needs_input_grad[3]:
+            in_counts = grad * slope_in_count(counts, group_sizes, log_weights)
+        return in_weights, None, None, in_counts
+
+    @staticmethod
+    def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
+        log_weights, group_sizes, draws, counts = ctx.saved_tensors
+        change = tangents[0] * (counts - mean_anywhere(log_weights, group_sizes, draws))
+        change = change + tangents[3] * slope_in_count(counts, group_sizes, log_weights)
+        total: Tensor = change.sum(-1)
+        return total
+
+
+def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+    r"""log P(X = x | S = n), for counts that sum to n and log-weights of any tilt.
+
+    It is Σ_j log Bin(x_j; m_j, p_j) - log P(S = n). With the tilt to n no term is large.
+    """
+    shape = counts.shape
+    if not (log_weights.shape == group_sizes.shape == shape and draws.shape == shape[:-1]):
+        log_weights, group_sizes, n, counts = torch.broadcast_tensors(
+            log_weights, group_sizes, draws.unsqueeze(-1), counts
+        )
+        draws = n[..., 0]
+    return _LogProb.of(log_weights, group_sizes, draws, counts)
 
 
 def log_prob_and_derivatives(

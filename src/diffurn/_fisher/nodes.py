@@ -20,6 +20,8 @@ from torch import Tensor
 # By Bernstein's inequality P(|S - ES| ≥ half_width) ≤ 2 e^-33. Aliased terms are masses of single
 # totals, which are smaller.
 TAIL_NATS = 33.0
+# Nodes where |φ| is at most e^-36 do not matter.
+NODE_NATS = 36.0
 # The most nodes at which |φ| can exceed e^-36 if K is `span` half-widths. The maximum over all
 # variances is at σ² ≈ 17.
 NODES = {1: 25, 2: 49}
@@ -187,6 +189,26 @@ class Nodes:
     def _differences_to_others(values: Tensor, vector: Tensor) -> Tensor:
         """Σ_{j≠i} values_j (vector_j - vector_i)."""
         return sum_of_others(values * vector) - vector * sum_of_others(values)
+
+    def information(self, vectors: Tensor) -> Tensor:
+        """Vᵀ Cov[X | S = n] V of the columns of V ``(..., c, p)``, in O(c p (T + p)).
+
+        The columns are centred by their averages under v. With u_j the rows after that, and with
+        the sums D = Σ v_j δ_j and G = Σ v_j δ_j u_j at each node, it is the covariance of G and G
+        under ζ, less Σ_j v_j u_j u_jᵀ times the covariance of δ_j and D.
+        """
+        (zr, zi), (dr, di) = self._measure(), self._slopes()
+        v = (self.group_sizes * self.p * self.q).unsqueeze(-1)
+        smallest = torch.finfo(v.dtype).tiny
+        u = vectors - (v * vectors).sum(-2, keepdim=True) / v.sum(-2, keepdim=True).clamp(smallest)
+        columns = v * torch.cat([torch.ones_like(u[..., :1]), u], -1)
+        real, imaginary = dr.mT @ columns, di.mT @ columns
+        zr, zi = zr.mT, zi.mT
+        centred = real - (zr * real - zi * imaginary).sum(-2, keepdim=True)
+        by_real, by_imaginary = zr * centred - zi * imaginary, zr * imaginary + zi * centred
+        between = by_real.mT @ real - by_imaginary.mT @ imaginary
+        own = v * (dr @ by_real[..., :1] - di @ by_imaginary[..., :1])
+        return between[..., 1:, 1:] - (own * u).mT @ u
 
     def covariance(self) -> Tensor:
         """Cov[X | S = n], shape (..., c, c)."""

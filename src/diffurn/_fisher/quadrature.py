@@ -16,8 +16,7 @@ from diffurn._fisher.mode import mode
 from diffurn._fisher.sampling.rejection import draw_each
 from diffurn._fisher.tilt import log_tilt
 from diffurn._law import Chain, most_balls
-from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
-from diffurn._numerics.binomial import binomial_log_pmf
+from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.tracing import reading_numbers
 
 # Counts whose log-weight is this far below the largest are negligible for a softmax at temperature
@@ -90,26 +89,14 @@ class Quadrature(FisherLaw):
     """Fisher's law of any urn.
 
     Args:
-        log_weights: log ω, ``(..., c)``; carries the gradient.
-        log_odds: log r + log ω of the balls of each group, ``(..., c)``, tilted to n; carries the
-            gradient.
-        group_sizes: m, ``(..., c)``.
+        log_weights: finite log ω, ``(..., c)``; carries the gradient.
+        group_sizes: m, ``(..., c)``; groups that are never drawn have no balls.
         draws: n, ``(...)``.
-        log_tilt: log r, ``(...)``.
     """
 
     log_weights: Tensor
-    log_odds: Tensor
     group_sizes: Tensor
     draws: Tensor
-    log_tilt: Tensor
-
-    @classmethod
-    def build(cls, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Quadrature:
-        """From finite log-weights; groups that are never drawn have no balls."""
-        tilt = log_tilt(log_weights.detach(), group_sizes, draws)
-        log_odds = log_weights + tilt.unsqueeze(-1)
-        return cls(log_weights, log_odds, group_sizes, draws, tilt)
 
     @property
     def general(self) -> Quadrature:
@@ -117,50 +104,59 @@ class Quadrature(FisherLaw):
 
     @property
     def groups(self) -> int:
-        return self.log_odds.shape[-1]
+        return self.log_weights.shape[-1]
 
     def largest(self, group: int) -> int:
         return most_balls(self.group_sizes, group)
 
     @property
+    def operands(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Log-weights, group sizes and draws, for functions of any tilt."""
+        return self.log_weights, self.group_sizes, self.draws
+
+    @property
     def tilted(self) -> tuple[Tensor, Tensor, Tensor]:
         """Tilted log-odds, group sizes and draws: the arguments of `moments` and `marginals`."""
-        return self.log_odds, self.group_sizes, self.draws
+        return self._tilted_by(self._log_tilt())
+
+    def _log_tilt(self) -> Tensor:
+        return log_tilt(self.log_weights.detach(), self.group_sizes, self.draws)
+
+    def _tilted_by(self, tilt: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return self.log_weights + tilt.unsqueeze(-1), self.group_sizes, self.draws
 
     def log_prob(self, x: Tensor) -> Tensor:
-        # log P(x) = Σ_j log Bin(x_j; m_j, p_j) - log P(S = n). With the tilt no term is large.
-        per_group = binomial_log_pmf(x, self.group_sizes, self.log_odds)
-        log_prob = per_group.sum(-1) - moments.log_mass(*self.tilted)
-        if asks_for_derivative(x):  # adds zero, and makes the slope in x that of log ω
-            log_prob = log_prob + (self.draws - x.sum(-1)) * self.log_tilt
-        return log_prob
+        return moments.log_prob(*self.operands, x)
 
     def log_normalizer(self) -> Tensor:
         """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j."""
         # log Z = Σ m log(1 + rω) - n log r + log P(S = n), where the first two terms cancel. So
         # log(1 + rω) of common groups (rω > 1) is written as log rω + log(1 + 1/(rω)).
-        common = (self.log_odds > 0) & (self.group_sizes > 0)
+        tilt = self._log_tilt()
+        tilted = self._tilted_by(tilt)
+        log_odds = tilted[0]
+        common = (log_odds > 0) & (self.group_sizes > 0)
         often = torch.where(common, self.group_sizes, 0.0)
         given = (often * torch.where(common, self.log_weights, 0.0)).sum(-1)
-        weights = given + (often.sum(-1) - self.draws) * self.log_tilt
-        rarer = torch.where(common, -self.log_odds, self.log_odds)
+        weights = given + (often.sum(-1) - self.draws) * tilt
+        rarer = torch.where(common, -log_odds, log_odds)
         odds = (self.group_sizes * softplus(rarer, threshold=50)).sum(-1)
-        return weights + odds + moments.log_mass(*self.tilted)
+        return weights + odds + moments.log_mass(*tilted)
 
     def mean(self) -> Tensor:
-        return moments.mean(*self.tilted)
+        return moments.mean_anywhere(*self.operands)
 
     def variance(self) -> Tensor:
-        return moments.variance(*self.tilted)
+        return moments.variance(*self.operands)
 
     def covariance(self) -> Tensor:
-        return moments.covariance(*self.tilted)
+        return moments.covariance(*self.operands)
 
     def entropy(self) -> Tensor:
         return marginals.entropy(*self.tilted)
 
     def mode(self) -> Tensor:
-        return mode(self.log_odds.detach(), self.group_sizes, self.draws)
+        return mode(self.log_weights.detach(), self.group_sizes, self.draws)
 
     def marginal_log_prob(self, x: Tensor) -> Tensor:
         return marginals.marginal_log_prob(*self.tilted, x)
@@ -174,10 +170,10 @@ class Quadrature(FisherLaw):
         return marginals.marginal_tail(*self.tilted, group, counts)
 
     def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
-        return draw_each(*self.tilted, num_samples, dtype)
+        return draw_each(*self.operands, num_samples, dtype)
 
     def rsample(self, num_samples: int) -> Tensor:
-        return _Draws.of(*self.tilted, num_samples)
+        return _Draws.of(*self.operands, num_samples)
 
     def chain(
         self,
@@ -199,7 +195,14 @@ class _Draws(ClosedForm):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
         total = grads[0].squeeze(0) if len(grads[0]) == 1 else grads[0].sum(0)
-        return moments.covariance_product(*ctx.saved_tensors[:3], total), None, None, None
+        log_odds, group_sizes, draws = ctx.saved_tensors[:3]
+        if torch.compiler.is_compiling() and log_odds.device.type == "cpu":
+            from diffurn._fisher.sampling import compiled
+
+            product = compiled.covariance_product(log_odds, group_sizes, draws, total)
+        else:
+            product = moments.covariance_product(log_odds, group_sizes, draws, total)
+        return product, None, None, None
 
     @staticmethod
     def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
@@ -243,8 +246,8 @@ class _Chain:
         merged: bool,
         temperature: float | Tensor,
     ) -> _Chain:
-        groups, device = law.log_odds.shape[-1], law.log_odds.device
-        shape = torch.Size((num_samples, *law.log_odds.shape))
+        groups, device = law.groups, law.draws.device
+        shape = torch.Size((num_samples, *law.log_weights.shape))
         log_odds, sizes = (x.expand(shape).reshape(-1, groups) for x in law.tilted[:2])
         draws = law.draws.expand(shape[:-1]).reshape(-1)
         if order is None:

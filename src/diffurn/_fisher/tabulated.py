@@ -60,7 +60,7 @@ class Tabulated(FisherLaw):
         never = self.log_weights <= NEVER
         sizes = torch.where(never, 0.0, self.constants.balls)
         draws = self.constants.total.expand(self.log_weights.shape[:-1])
-        return Quadrature.build(torch.where(never, 0.0, self.log_weights), sizes, draws)
+        return Quadrature(torch.where(never, 0.0, self.log_weights), sizes, draws)
 
     @property
     def groups(self) -> int:

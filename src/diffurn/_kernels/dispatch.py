@@ -1,7 +1,7 @@
-"""Triton kernels in place of PyTorch operations, on CUDA devices.
+"""Kernels in place of PyTorch operations: Triton on CUDA devices, C on CPUs.
 
-A function marked `primitive` may have a kernel, which names the function that it replaces:
-`@replaces(log_tilt)`.
+A function marked `primitive` may have a kernel for each kind of device. A kernel names the function
+that it replaces: `@replaces(log_tilt)` or `@replaces(log_tilt, on="cpu")`.
 """
 
 from __future__ import annotations
@@ -14,13 +14,16 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
+from diffurn._kernels.library import library
 from diffurn._numerics.autograd import asks_for_derivative, is_forward_mode, is_transforming
 
 HAS_TRITON = find_spec("triton") is not None
+HAS_NATIVE = library() is not None
 
 F = TypeVar("F", bound=Callable[..., Tensor])
 
 _kernels: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
+_native_kernels: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -29,19 +32,56 @@ def has_kernels(device: torch.device) -> bool:
 
 
 def can_launch(operand: Tensor) -> bool:
-    """Whether a kernel may run on a tensor: not under torch.compile, transforms or forward mode."""
-    if not has_kernels(operand.device) or operand.dtype != torch.float64:
+    """Whether a Triton kernel may run on a tensor."""
+    return has_kernels(operand.device) and operand.dtype == torch.float64 and _is_eager()
+
+
+def can_call(*operands: Any) -> bool:
+    """Whether a C kernel may run on tensors, and no derivative is needed.
+
+    Operations of PyTorch must not be recorded, as by ``torch.jit.trace`` and ``make_fx``.
+    """
+    if (
+        not HAS_NATIVE
+        or torch.compiler.is_compiling()
+        or is_transforming()
+        or is_forward_mode()
+        or _traced() is not None
+        or _number_of_modes()
+    ):
         return False
+    differentiates = torch.is_grad_enabled()
+    for x in operands:
+        if type(x) in _PLAIN:
+            if x.dtype is not torch.float64 or (differentiates and x.requires_grad):
+                return False
+            if not x.is_cpu:
+                return False
+        elif isinstance(x, Tensor):
+            return False
+    return True
+
+
+# Subclasses of tensors may hold no numbers.
+_PLAIN = {Tensor, torch.nn.Parameter}
+_traced = torch._C._get_tracing_state
+_number_of_modes = torch._C._len_torch_dispatch_stack
+
+
+def _is_eager() -> bool:
+    """Whether torch neither compiles nor transforms, nor computes tangents."""
     return not (torch.compiler.is_compiling() or is_transforming() or is_forward_mode())
 
 
 def primitive(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """Marks a function of tensors that a kernel may replace, unless a derivative is needed."""
-    if not HAS_TRITON:
+    """Marks a function of tensors that kernels may replace, unless a derivative is needed."""
+    if not (HAS_TRITON or HAS_NATIVE):
         return function
 
     @functools.wraps(function)
     def dispatched(*operands: Any) -> Tensor:
+        if can_call(*operands):
+            return native_kernel_of(dispatched)(*operands)
         if operands[0].is_cuda and can_launch(operands[0]) and not _asks(operands):
             return kernel_of(dispatched)(*operands)
         return function(*operands)
@@ -53,11 +93,11 @@ def _asks(operands: tuple[Any, ...]) -> bool:
     return any(operand is not None and asks_for_derivative(operand) for operand in operands)
 
 
-def replaces(function: Callable[..., Tensor]) -> Callable[[F], F]:
+def replaces(function: Callable[..., Tensor], on: str = "cuda") -> Callable[[F], F]:
     """Registers a kernel for a primitive, which has the same arguments."""
 
     def register(kernel: F) -> F:
-        _kernels[function] = kernel
+        (_kernels if on == "cuda" else _native_kernels)[function] = kernel
         return kernel
 
     return register
@@ -76,7 +116,24 @@ def sampling_kernels(device: torch.device) -> Any:
 
 
 def kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
-    """The kernel that replaces a primitive; the first call imports Triton."""
-    if function not in _kernels:
+    """The Triton kernel that replaces a primitive; the first call imports Triton.
+
+    A primitive without a kernel is computed by the primitives that it is made of.
+    """
+    kernel = _kernels.get(function)
+    if kernel is None:
         from diffurn._kernels import fisher, pair, sampling  # noqa: F401 (each registers its own)
-    return _kernels[function]
+
+        kernel = _kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
+    return kernel
+
+
+def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """The C kernel that replaces a primitive, in the same way."""
+    kernel = _native_kernels.get(function)
+    if kernel is None:
+        # Each registers its own kernels.
+        from diffurn._kernels.native import fisher, subsets, wallenius  # noqa: F401
+
+        kernel = _native_kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
+    return kernel

@@ -52,8 +52,10 @@ class ClosedForm(torch.autograd.Function):
     def of(cls, *operands: Any) -> Tensor:
         if torch.compiler.is_compiling():  # torch.compile cannot trace forward mode
             return cast(Tensor, cls.apply(*operands))
-        if is_transforming() or is_forward_mode() or _requires_grad(operands):
+        if is_transforming() or is_forward_mode():
             return cast(Tensor, _with_forward_mode(cls).apply(*operands))
+        if _requires_grad(operands):
+            return cast(Tensor, _in_reverse_mode(cls).apply(*operands))
         return cast(Tensor, cls.forward(*operands))
 
 
@@ -76,6 +78,19 @@ def _with_forward_mode(function: type[ClosedForm]) -> type[ClosedForm]:
     function.forward.__signature__ = inspect.signature(function.forward)  # type: ignore[attr-defined]
     methods = {"setup_context": staticmethod(setup_context), "jvp": staticmethod(function.tangent)}
     return type(function.__name__, (function,), methods)
+
+
+@functools.cache
+def _in_reverse_mode(function: type[ClosedForm]) -> type[torch.autograd.Function]:
+    """The same function without forward mode and vmap, which torch calls much faster."""
+
+    def forward(ctx: Any, *operands: Any) -> Tensor:
+        result: Tensor = function.forward(*operands)
+        function.setup_context(ctx, operands, result)
+        return result
+
+    methods = {"forward": staticmethod(forward), "backward": staticmethod(function.backward)}
+    return type(function.__name__, (torch.autograd.Function,), methods)
 
 
 def _keep_constants(ctx: Any, inputs: tuple[Any, ...]) -> list[Tensor]:

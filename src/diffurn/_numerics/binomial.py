@@ -95,12 +95,13 @@ def log_pmf_value(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
     return torch.where(outside, -torch.inf, value)
 
 
+def slope_in_count(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
+    """The derivative of `binomial_log_pmf` in a real count."""
+    return log_odds - torch.digamma(x + 1) + torch.digamma(size - x + 1)
+
+
 class _BinomialLogPmf(ClosedForm):
     forward = staticmethod(log_pmf_value)
-
-    @staticmethod
-    def _slope_in_x(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
-        return log_odds - torch.digamma(x + 1) + torch.digamma(size - x + 1)
 
     @staticmethod
     def _slope_in_log_odds(x: Tensor, size: Tensor, log_odds: Tensor) -> Tensor:
@@ -110,14 +111,14 @@ class _BinomialLogPmf(ClosedForm):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, None, Tensor | None]:
         in_x = in_log_odds = None
         if ctx.needs_input_grad[0]:
-            in_x = grads[0] * _BinomialLogPmf._slope_in_x(*ctx.saved_tensors)
+            in_x = grads[0] * slope_in_count(*ctx.saved_tensors)
         if ctx.needs_input_grad[2]:
             in_log_odds = grads[0] * _BinomialLogPmf._slope_in_log_odds(*ctx.saved_tensors)
         return in_x, None, in_log_odds
 
     @staticmethod
     def tangent(ctx: Any, *tangents: Tensor) -> Tensor:
-        in_x = tangents[0] * _BinomialLogPmf._slope_in_x(*ctx.saved_tensors)
+        in_x = tangents[0] * slope_in_count(*ctx.saved_tensors)
         return in_x + tangents[2] * _BinomialLogPmf._slope_in_log_odds(*ctx.saved_tensors)
 
 

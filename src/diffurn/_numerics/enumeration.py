@@ -1,4 +1,4 @@
-"""All possible outcomes of small urns."""
+"""Outcomes of urns: a check, and all of those of small urns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,15 @@ from collections.abc import Sequence
 
 import torch
 from torch import Tensor
+
+from diffurn._kernels.dispatch import primitive
+
+
+@primitive
+def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """Whether counts ``(..., c)`` are whole numbers from 0 to m with the sum n: shape (...)."""
+    possible = (counts == counts.floor()) & (counts >= 0) & (counts <= group_sizes)
+    return possible.all(-1) & (counts.sum(-1) == draws)
 
 
 def enumerate_counts(group_sizes: Sequence[int], draws: int, limit: int) -> Tensor | None:

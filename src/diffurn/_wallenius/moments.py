@@ -21,6 +21,7 @@ from torch import Tensor
 from diffurn._fisher import moments as fisher
 from diffurn._fisher.nodes import NODES
 from diffurn._fisher.tilt import log_tilt
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm, pulled_back
 from diffurn._numerics.tracing import can_check
 from diffurn._wallenius.probabilities import (
@@ -122,14 +123,35 @@ def bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Te
     return -total, torch.log1p(draws) - slowest
 
 
-def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
-    def moment(u: Tensor) -> Moment:
-        return Moment.at(u, log_weights, group_sizes, draws)
+@primitive
+def log_next_draw(u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`Moment.log_next_draw` at log times u ``(..., T)``."""
+    return Moment.at(u, log_weights, group_sizes, draws).log_next_draw()
 
-    low, high = bracket(log_weights, group_sizes, draws)
+
+@primitive
+def slope_of_race(u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`Moment.slope` at log times u ``(..., T)``."""
+    return Moment.at(u, log_weights, group_sizes, draws).slope()
+
+
+@primitive
+def next_draw(u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """`Moment.log_next_draw`, followed by `Moment.drawn_before_next`: shape ``(..., T, 1 + c)``."""
+    moment = Moment.at(u, log_weights, group_sizes, draws)
+    return with_density(moment.log_next_draw(), moment.drawn_before_next())
+
+
+def with_density(log_density: Tensor, values: Tensor) -> Tensor:
+    return torch.cat([log_density.unsqueeze(-1), values], -1)
+
+
+def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
+    urn = log_weights, group_sizes, draws
+    low, high = bracket(*urn)
     return time_grid(
-        lambda u: moment(u).log_next_draw(),
-        lambda u: moment(u).slope(),
+        lambda u: log_next_draw(u, *urn),
+        lambda u: slope_of_race(u, *urn),
         low,
         high,
         draws,
@@ -144,8 +166,8 @@ def _grid_of_last_draw(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) 
 def _mean(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
-    moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
-    return averages_on_grid(moment.log_next_draw(), moment.drawn_before_next())
+    both = next_draw(grid.nodes(number), log_weights, group_sizes, draws)
+    return averages_on_grid(both[..., 0], both[..., 1:])
 
 
 def _covariance(

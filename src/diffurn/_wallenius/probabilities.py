@@ -35,6 +35,8 @@ from diffurn._wallenius.quadrature import (
 # The largest |log of rate × time|, which keeps rate × time within float64. Beyond it all balls of a
 # group have arrived, or none.
 _LOG_LARGEST = 700.0
+# From so many groups on, those that are not drawn are merged if they are the majority.
+_FEWEST_TO_MERGE = 32
 
 
 def arrived(log_y: Tensor) -> Tensor:
@@ -128,7 +130,7 @@ class _State:
         return time_grid(lambda u: self.log_density(u, low), self.slope, low, high, draws)
 
 
-def _grid(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> TimeGrid:
+def _grid(log_weights: Tensor, group_sizes: Tensor, counts: Tensor, *vectors: Tensor) -> TimeGrid:
     return _State.of(log_weights, group_sizes, counts).grid()
 
 
@@ -144,47 +146,97 @@ def _log_prob(
     return torch.where(state.certain, 0.0, log_prob), torch.where(state.certain, 0.0, disagreement)
 
 
-def _derivatives(
-    grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, counts: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Score and observed information, stacked to shape (..., c + 1, c).
+@dataclass(frozen=True)
+class _Slopes:
+    """Derivatives of log P(x) in log ω.
 
     Let a_j = x_j b(y_j) - (m_j - x_j) y_j be the derivative of the log-integrand in log ω_j, and E
     the average over the normalised integrand. Then the score is E a_j + w_j, and the second
     derivatives are Cov(a_i, a_j) + δ_ij (E ∂a_j + w_j) - w_i w_j, where w = ω (m - x) / D.
     """
-    state = _State.of(log_weights, group_sizes, counts)
-    u = grid.nodes(number)
-    log_density = state.log_density(u, grid.peak)
-    _, disagreement = log_trapezoid(log_density, grid.length)
-    share = torch.softmax(log_density, -1).unsqueeze(-1)
-    y, x, left = state.times(u), counts.unsqueeze(-2), (group_sizes - counts).unsqueeze(-2)
-    b = saturation(y)
-    waiting = torch.where(left > 0, left * y, 0.0)
-    a = x * b - waiting
-    average = (share * a).sum(-2)
-    spread = a - average.unsqueeze(-2)
-    curvature = (share * (x * b * (1 - y - b) - waiting)).sum(-2)
-    w = state.rate_shares
-    hessian = (share * spread).mT @ spread + torch.diag_embed(curvature + w)
-    hessian = hessian - w.unsqueeze(-1) * w.unsqueeze(-2)
-    stacked = torch.cat([(average + w).unsqueeze(-2), -hessian], -2)
-    stacked = torch.where(state.certain[..., None, None], 0.0, stacked)
-    return stacked, torch.where(state.certain, 0.0, disagreement)
+
+    certain: Tensor
+    disagreement: Tensor  # of the rule with half the nodes, (...)
+    share: Tensor  # the normalised integrand, (..., T, 1)
+    a: Tensor  # (..., T, c)
+    curvature: Tensor  # E ∂a, (..., c)
+    w: Tensor  # (..., c)
+
+    @classmethod
+    def of(
+        cls,
+        grid: TimeGrid,
+        number: int,
+        twice: bool,
+        log_weights: Tensor,
+        group_sizes: Tensor,
+        counts: Tensor,
+    ) -> _Slopes:
+        """The first derivatives, and if asked for the second ones."""
+        state = _State.of(log_weights, group_sizes, counts)
+        u = grid.nodes(number)
+        log_density = state.log_density(u, grid.peak)
+        _, disagreement = log_trapezoid(log_density, grid.length)
+        disagreement = torch.where(state.certain, 0.0, disagreement)
+        share = torch.softmax(log_density, -1).unsqueeze(-1)
+        y, x, left = state.times(u), counts.unsqueeze(-2), (group_sizes - counts).unsqueeze(-2)
+        b = saturation(y)
+        waiting = torch.where(left > 0, left * y, 0.0)
+        a, curvature = x * b - waiting, state.rate_shares
+        if twice:
+            curvature = (share * (x * b * (1 - y - b) - waiting)).sum(-2)
+        return cls(state.certain, disagreement, share, a, curvature, state.rate_shares)
+
+    @property
+    def score(self) -> Tensor:
+        score = (self.share * self.a).sum(-2) + self.w
+        return torch.where(self.certain.unsqueeze(-1), 0.0, score)
+
+    @property
+    def _spread(self) -> Tensor:
+        return self.a - (self.share * self.a).sum(-2, keepdim=True)
+
+    def hessian(self) -> Tensor:
+        spread, w = self._spread, self.w
+        hessian = (self.share * spread).mT @ spread + torch.diag_embed(self.curvature + w)
+        hessian = hessian - w.unsqueeze(-1) * w.unsqueeze(-2)
+        return torch.where(self.certain[..., None, None], 0.0, hessian)
+
+    def hessian_product(self, vector: Tensor) -> Tensor:
+        spread, w, column = self._spread, self.w, vector.unsqueeze(-1)
+        product = ((self.share * spread).mT @ (spread @ column)).squeeze(-1)
+        product = product + (self.curvature + w) * vector - w * (w * vector).sum(-1, keepdim=True)
+        return torch.where(self.certain.unsqueeze(-1), 0.0, product)
+
+
+def _score(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
+    slopes = _Slopes.of(grid, number, False, *state)
+    return slopes.score, slopes.disagreement
+
+
+def _hessian_product(
+    grid: TimeGrid,
+    number: int,
+    log_weights: Tensor,
+    group_sizes: Tensor,
+    counts: Tensor,
+    vector: Tensor,
+) -> tuple[Tensor, Tensor]:
+    slopes = _Slopes.of(grid, number, True, log_weights, group_sizes, counts)
+    return slopes.hessian_product(vector), slopes.disagreement
 
 
 def _log_prob_and_derivatives(grid: TimeGrid, number: int, *state: Tensor) -> tuple[Tensor, Tensor]:
-    """The results of both functions above on one grid, flattened to (..., 1 + (c + 1) c)."""
+    """log P(x), its score and minus its Hessian on one grid, flattened to (..., 1 + (c + 1) c)."""
     log_prob, disagreement = _log_prob(grid, number, *state)
-    stacked, _ = _derivatives(grid, number, *state)
-    return torch.cat([log_prob.unsqueeze(-1), stacked.flatten(-2)], -1), disagreement
+    slopes = _Slopes.of(grid, number, True, *state)
+    flat = log_prob.unsqueeze(-1), slopes.score, -slopes.hessian().flatten(-2)
+    return torch.cat(flat, -1), disagreement
 
 
 def _integrate(kernel: Any, *operands: Tensor) -> Tensor:
-    work = operands[0].shape[-1]
-    return integrate(
-        _grid, kernel, *operands, events=(1, 1, 1), work=work, agreement=CLOSE_AGREEMENT
-    )
+    work, events = operands[0].shape[-1], (1,) * len(operands)
+    return integrate(_grid, kernel, *operands, events=events, work=work, agreement=CLOSE_AGREEMENT)
 
 
 def log_prob_and_derivatives(
@@ -217,12 +269,11 @@ class _LogProb(ClosedForm):
 class _Score(ClosedForm):
     @staticmethod
     def forward(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
-        return _integrate(_derivatives, log_weights, group_sizes, counts)[..., 0, :]
+        return _integrate(_score, log_weights, group_sizes, counts)
 
     @staticmethod
     def _product(ctx: Any, vector: Tensor) -> Tensor:
-        information = _integrate(_derivatives, *ctx.saved_tensors)[..., 1:, :]
-        return -(information @ vector.unsqueeze(-1)).squeeze(-1)
+        return _integrate(_hessian_product, *ctx.saved_tensors, vector)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -235,4 +286,28 @@ class _Score(ClosedForm):
 
 def log_prob(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
     """log P(x) of possible counts ``(..., c)``, all float64; differentiable twice in log ω."""
-    return _LogProb.of(*torch.broadcast_tensors(log_weights, group_sizes, counts))
+    urn = torch.broadcast_tensors(log_weights, group_sizes, counts)
+    if urn[2].shape[-1] >= _FEWEST_TO_MERGE and can_read(counts) and counts.numel():
+        drawn = int((urn[2] > 0).sum(-1).amax())
+        if 2 * drawn < urn[2].shape[-1]:
+            urn = _merged(drawn, *urn)
+    return _LogProb.of(*urn)
+
+
+def _merged(
+    drawn: int, log_weights: Tensor, group_sizes: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    """An urn ``(..., drawn + 1)`` in which groups that are not drawn are one ball of weight Σωm.
+
+    They matter only by the time of their first arrival, whose rate is Σωm.
+    """
+    places = (counts > 0).to(torch.uint8).topk(drawn, sorted=False).indices
+    apart = torch.zeros_like(counts, dtype=torch.bool).scatter(-1, places, True)
+    merged = ~apart & (group_sizes > 0)
+    some = merged.any(-1, keepdim=True)
+    rates = torch.where(merged, log_weights + group_sizes.clamp(min=1).log(), -torch.inf)
+    rate = torch.logsumexp(torch.where(some, rates, 0.0), -1, keepdim=True)
+    rest = torch.where(some, rate, 0.0), some.to(counts.dtype), torch.zeros_like(rate)
+    columns = (x.gather(-1, places) for x in (log_weights, group_sizes, counts))
+    weights, sizes, x = (torch.cat(pair, -1) for pair in zip(columns, rest, strict=True))
+    return weights, sizes, x

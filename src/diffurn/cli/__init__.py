@@ -14,6 +14,7 @@ import typer
 
 from diffurn import __version__
 from diffurn._install import how_to_install
+from diffurn._kernels.library import described
 from diffurn.cli import clogit, explore, fit, sample
 from diffurn.cli.output import refuse
 
@@ -70,7 +71,7 @@ def _add_refusal(app: typer.Typer, name: str, summary: str, sentence: str) -> No
 
 def _print_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"diffurn {__version__}")
+        typer.echo(f"diffurn {__version__}, {described()}")
         raise typer.Exit
 
 

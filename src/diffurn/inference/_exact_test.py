@@ -150,7 +150,7 @@ def exact_test(table: Any, odds: Any = 1.0, alternative: Alternative = "two-side
 def _first_column(table: Tensor, log_odds: Tensor) -> Quadrature:
     """The urn of the first column, whose groups are the rows."""
     log_weights = torch.stack([log_odds, torch.zeros_like(log_odds)], -1)
-    return Quadrature.build(log_weights, table.sum(-1), table[..., 0].sum(-1))
+    return Quadrature(log_weights, table.sum(-1), table[..., 0].sum(-1))
 
 
 def _first_cell(table: Tensor, log_odds: Tensor) -> Marginal:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from diffurn._fisher.nodes import Nodes, half_width, surplus
 from diffurn._fisher.tilt import log_tilt
-from diffurn._kernels.dispatch import sampling_kernels
+from diffurn._kernels.dispatch import can_call, sampling_kernels
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance
 from diffurn._numerics.tracing import reading_numbers
 
@@ -22,33 +22,79 @@ _FEWEST_TRIES = 32
 # A proposal is accepted with a probability of at least 1/√c. So a row is still pending after 300 √c
 # rounds with a probability below e^-300.
 _ROUNDS_PER_ROOT = 300
+# With at most so many balls for each group, on average, of so many groups, the C kernel draws each
+# ball on its own.
+_MOST_BALLS_PER_GROUP = 8
+_FEWEST_GROUPS_OF_FEW_BALLS = 8
 # From 128 groups on, a block of one in twelve groups decides on a proposal. The mass of its sum
 # costs as much as about twenty proposals of its groups.
-_FEWEST_GROUPS_FOR_BLOCKS = 128
+FEWEST_GROUPS_FOR_BLOCKS = 128
 _GROUPS_PER_DECIDING = 12
 
 
 def draw_each(
-    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, num_samples: int, dtype: torch.dtype
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, num_samples: int, dtype: torch.dtype
 ) -> Tensor:
-    """Exact draws of every urn, shape ``(num_samples, ..., c)``, from tilted log-odds.
+    """Exact draws of every urn, shape ``(num_samples, ..., c)``, from log-weights of any tilt.
 
     The cost does not depend on the group sizes. On CUDA devices a Triton kernel draws, without
-    CPU-GPU synchronisation.
+    CPU-GPU synchronisation. Compiled code calls a custom operator.
     """
-    groups = log_odds.shape[-1]
+    groups = log_weights.shape[-1]
     sizes, total = group_sizes.reshape(-1, groups), draws.reshape(-1)
-    urns = log_odds.detach().reshape(-1, groups), sizes, total
+    urns = log_weights.detach().reshape(-1, groups), sizes, total
     kernels = sampling_kernels(draws.device)
     if kernels is not None:
-        counts: Tensor = kernels.draw_each(*urns, num_samples, dtype)
+        counts: Tensor = kernels.draw_each(*_tilted(*urns), num_samples, dtype)
+    elif torch.compiler.is_compiling():
+        from diffurn._fisher.sampling import compiled
+
+        counts = compiled.draw_each(*urns, num_samples).to(dtype)
     else:
-        rows = (operand.expand(num_samples, *operand.shape).flatten(0, 1) for operand in urns)
-        counts = reading_numbers(draw_by_rejection, *rows).to(dtype)
-    return counts.reshape(num_samples, *log_odds.shape)
+        counts = reading_numbers(draw_on_cpu, *urns, num_samples).to(dtype)
+    return counts.reshape(num_samples, *log_weights.shape)
 
 
-def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+def _tilted(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    tilt = log_tilt(log_weights, group_sizes, draws)
+    return log_weights + tilt.unsqueeze(-1), group_sizes, draws
+
+
+def draw_on_cpu(
+    log_weights: Tensor,
+    group_sizes: Tensor,
+    draws: Tensor,
+    num_samples: int,
+    generator: torch.Generator | None = None,
+) -> Tensor:
+    """Exact draws ``(num_samples, B, c)``, in C if it pays: of few balls ball by ball."""
+    urns, groups = (log_weights, group_sizes, draws), log_weights.shape[-1]
+    if can_call(*urns):
+        from diffurn._kernels.native import sampling, subsets
+
+        if groups >= _FEWEST_GROUPS_OF_FEW_BALLS and _has_few_balls(group_sizes):
+            seed = sampling.new_seed(generator)
+            return subsets.draw_each(*_tilted(*urns), num_samples, seed)
+        if groups < FEWEST_GROUPS_FOR_BLOCKS:
+            return sampling.draw_each(*urns, num_samples, sampling.new_seed(generator))
+    odds, sizes, n = (x.expand(num_samples, *x.shape).flatten(0, 1) for x in _tilted(*urns))
+    counts = draw_by_rejection(odds, sizes, n, generator)
+    return counts.reshape(num_samples, *log_weights.shape)
+
+
+def _has_few_balls(group_sizes: Tensor) -> bool:
+    balls = float(group_sizes.sum(-1).amax()) if group_sizes.numel() else 0.0
+    return balls <= _MOST_BALLS_PER_GROUP * group_sizes.shape[-1]
+
+
+def draw_by_rejection(
+    log_odds: Tensor,
+    group_sizes: Tensor,
+    draws: Tensor,
+    generator: torch.Generator | None = None,
+) -> Tensor:
     """One exact draw for each row of tilted log-odds ``(R, c)``; NaN if `draws` is NaN.
 
     Propose X_j ~ Binomial(m_j, p_j) for every group but the widest, the one of largest variance.
@@ -70,12 +116,12 @@ def draw_by_rejection(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> T
     )
     if not rows:
         return torch.empty_like(log_odds)
-    return torch.cat([_draw_rows(*chunk) for chunk in chunks])
+    return torch.cat([_draw_rows(*chunk, generator) for chunk in chunks])
 
 
 def counts_proposed(groups: int) -> float:
     """About how many counts are proposed for one accepted draw."""
-    return groups * (4.0 if groups >= _FEWEST_GROUPS_FOR_BLOCKS else math.sqrt(groups))
+    return groups * (4.0 if groups >= FEWEST_GROUPS_FOR_BLOCKS else math.sqrt(groups))
 
 
 class _Decider(Protocol):
@@ -84,7 +130,7 @@ class _Decider(Protocol):
     def log_ratio(self, left: Tensor, rows: Tensor) -> Tensor:
         """log P(S = left) - max_s log P(S = s) of their sum S, in the given rows."""
 
-    def counts(self, left: Tensor) -> Tensor:
+    def counts(self, left: Tensor, generator: torch.Generator | None) -> Tensor:
         """A draw of their counts, given that they sum to `left` in every row."""
 
 
@@ -105,7 +151,7 @@ class _Group:
     def log_ratio(self, left: Tensor, rows: Tensor) -> Tensor:
         return binomial_log_pmf(left, self.size[rows], self.log_odds[rows]) - self.log_peak[rows]
 
-    def counts(self, left: Tensor) -> Tensor:
+    def counts(self, left: Tensor, generator: torch.Generator | None) -> Tensor:
         return left.unsqueeze(-1)
 
 
@@ -141,19 +187,25 @@ class _Block:
         mass = torch.where(possible, self.nodes.mass_of_rows(rows, offset), 0.0)
         return mass.log() - self.log_peak[rows]
 
-    def counts(self, left: Tensor) -> Tensor:
+    def counts(self, left: Tensor, generator: torch.Generator | None) -> Tensor:
         tilt = log_tilt(self.log_odds, self.group_sizes, left)
-        return draw_by_rejection(self.log_odds + tilt.unsqueeze(-1), self.group_sizes, left)
+        log_odds = self.log_odds + tilt.unsqueeze(-1)
+        return draw_by_rejection(log_odds, self.group_sizes, left, generator)
 
 
-def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+def _draw_rows(
+    log_odds: Tensor,
+    group_sizes: Tensor,
+    draws: Tensor,
+    generator: torch.Generator | None,
+) -> Tensor:
     groups = log_odds.shape[-1]
     p, q = torch.sigmoid(log_odds), torch.sigmoid(-log_odds)
     # The rarer of success and failure is drawn, so that its probability is accurate even if p is
     # almost one.
     mostly_drawn = p > q
     rarer = torch.where(mostly_drawn, q, p)
-    many = groups >= _FEWEST_GROUPS_FOR_BLOCKS
+    many = groups >= FEWEST_GROUPS_FOR_BLOCKS
     number_deciding = groups // _GROUPS_PER_DECIDING if many else 1
     deciding = (group_sizes * p * q).topk(number_deciding, sorted=False).indices
     of_deciding = log_odds.gather(-1, deciding), group_sizes.gather(-1, deciding)
@@ -162,28 +214,41 @@ def _draw_rows(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     base = torch.where(mostly_drawn, proposed_sizes, 0.0)
     sign = torch.where(mostly_drawn, -1.0, 1.0).to(p.dtype)
 
+    like: dict[str, Any] = {"dtype": p.dtype, "device": p.device}
     counts, left_over = torch.full_like(log_odds, torch.nan), torch.full_like(draws, torch.nan)
     pending = torch.nonzero(~draws.isnan()).squeeze(-1)
     capacity = max(len(draws), _FEWEST_TRIES)
-    for _ in range(_ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)):
+    for _ in range(rounds_for(groups)):
         if not len(pending):
-            return counts.scatter(-1, deciding, decider.counts(left_over))
+            return counts.scatter(-1, deciding, decider.counts(left_over, generator))
         # As rows finish, the pending ones get several proposals per round, so that all rounds are
         # equally large.
         tries = pending.repeat(capacity // len(pending))
-        proposal = base[tries] + sign[tries] * torch.binomial(proposed_sizes[tries], rarer[tries])
+        drawn = torch.binomial(proposed_sizes[tries], rarer[tries], generator)
+        proposal = base[tries] + sign[tries] * drawn
         left = draws[tries] - proposal.sum(-1)
         log_ratio = decider.log_ratio(left, tries)
-        accepted = torch.nonzero(torch.rand_like(left).log() < log_ratio).squeeze(-1)
+        accepted = torch.nonzero(
+            torch.rand(left.shape, **like, generator=generator).log() < log_ratio
+        ).squeeze(-1)
         first = _first_of_each(tries[accepted], accepted, len(draws), len(tries))
         rows = torch.nonzero(first < len(tries)).squeeze(-1)
         chosen = first[rows]
         counts[rows], left_over[rows] = proposal[chosen], left[chosen]
         pending = pending[first[pending] == len(tries)]
-    m, n = group_sizes[pending[0]].tolist(), draws[pending[0]].item()
-    raise RuntimeError(
-        f"no proposal was accepted for the urn m = {m}, n = {n}: its tilted log-odds must be "
-        "numbers, and Σm at least n"
+    raise nothing_accepted(group_sizes[pending[0]], draws[pending[0]])
+
+
+def rounds_for(groups: int) -> int:
+    """The most rounds of proposals."""
+    return _ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)
+
+
+def nothing_accepted(group_sizes: Tensor, draws: Tensor) -> RuntimeError:
+    """The error for an urn for which no proposal was accepted."""
+    return RuntimeError(
+        f"no proposal was accepted for the urn m = {group_sizes.tolist()}, n = {draws.item()}: its "
+        "tilted log-odds must be numbers, and Σm at least n"
     )
 
 

@@ -102,7 +102,7 @@ class AliasTables(FisherLaw):
 
     @property
     def general(self) -> Quadrature:
-        return Quadrature.build(self.log_weights, self.group_sizes, self.draws)
+        return Quadrature(self.log_weights, self.group_sizes, self.draws)
 
     def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
         device, groups = self.draws.device, self.log_weights.shape[-1]

@@ -1,0 +1,38 @@
+"""Exact draws in C, from a seed of PyTorch's generator, so that `torch.manual_seed` works."""
+
+from __future__ import annotations
+
+import ctypes
+
+import torch
+from torch import Tensor
+
+from diffurn._fisher.sampling import rejection
+from diffurn._kernels.native.calls import Kernel
+
+_draw_each = Kernel("draw_each", 5, numbers=5)
+
+
+def new_seed(generator: torch.Generator | None = None) -> int:
+    """A random seed, drawn by a generator of PyTorch."""
+    return int(torch.empty((), dtype=torch.int64).random_(generator=generator))
+
+
+def draw_each(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int, seed: int
+) -> Tensor:
+    """`number` exact draws of each row of fewer than 128 groups: ``(number, B, c)``.
+
+    Log-weights ``(B, c)`` may have any tilt. Draws are NaN where n is NaN. They do not depend on
+    the number of threads.
+    """
+    urns, groups = log_weights.shape
+    operands = [operand.contiguous() for operand in (log_weights, group_sizes, draws)]
+    counts = log_weights.new_empty(number, urns, groups)
+    failed = ctypes.c_int64(-1)
+    numbers = groups, urns, number, rejection.rounds_for(groups), seed
+    address, rows = ctypes.addressof(failed), number * urns
+    _draw_each(*operands, counts, address, numbers=numbers, rows=rows, work=counts.numel())
+    if failed.value >= 0:
+        raise rejection.nothing_accepted(group_sizes[failed.value], draws[failed.value])
+    return counts

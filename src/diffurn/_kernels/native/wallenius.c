@@ -1,0 +1,165 @@
+/* The race behind Wallenius' law at log times u, as in `_wallenius/moments.py`: given that n balls
+   have arrived, their counts follow Fisher's law with the odds e^y - 1, where y = ω e^u. */
+
+#include "nodes.h"
+
+#include <stdlib.h>
+
+#define LARGEST_LOG_TIME 100.0
+#define LARGEST_LOG_ODDS 1000.0
+/* If Σ m p q is larger, the counts of balls drawn and of balls left are accurate at one tilt. */
+#define WIDE 1.0
+
+/* log(e^y - 1) of log y. */
+INLINE vec log_odds_of_arrival(vec log_y) {
+    vec y = vexp(larger(smaller(log_y, all(700.0)), all(-700.0)));
+    ivec late = y > 1.0;
+    vec early = where(late, all(1.0), y), z = early * early;
+    vec series = all(-1.0874343492790309365e-17); /* log(2 sinh(y/2) / y) in powers of y² */
+    series = series * z + 4.7700344757099136467e-16;
+    series = series * z - 2.1185501852016142918e-14;
+    series = series * z + 9.5589546647747705949e-13;
+    series = series * z - 4.403491782239577654e-11;
+    series = series * z + 2.0876756987868098979e-9;
+    series = series * z - 1.0333994708994708995e-7;
+    series = series * z + 5.5114638447971781305e-6;
+    series = series * z - 3.4722222222222222222e-4;
+    series = series * z + 4.1666666666666666667e-2;
+    vec log_odds = where(late, y + vlog1p(-vexp(-where(late, y, all(1.0)))),
+                         log_y + (0.5 * early + z * series));
+    return smaller(log_odds, all(LARGEST_LOG_ODDS));
+}
+
+/* Fisher's urn at one time. Lists have one number for each group. */
+typedef struct {
+    int64_t groups;
+    const double *group_sizes;
+    double draws, low, high; /* the tilts to n - ½ and to n + ½ */
+    double *log_odds, *arrivals, *drawn, *left;
+    double log_mass, rate, slope; /* log P(S = n), E[D s], and the slope of log P(S = n) s in u */
+} Race;
+
+static void place(Race *race, const double *log_weights, double u) {
+    for (int64_t j = 0; j < race->groups; j += LANES) {
+        int64_t number = race->groups - j;
+        vec log_time = load_first(log_weights + j, number, 0.0) + u;
+        store_first(race->log_odds + j, log_odds_of_arrival(log_time), number);
+        store_first(race->arrivals + j, vexp(smaller(log_time, all(LARGEST_LOG_TIME))), number);
+    }
+    race->low = log_tilt_of(race->log_odds, race->group_sizes, race->draws, race->groups);
+    race->high = log_tilt_of(race->log_odds, race->group_sizes, race->draws + 1.0, race->groups);
+}
+
+/* Σ ζ δ for a vector of groups. */
+INLINE vec averages(const Measure *found, vec p, vec q) {
+    vec pq = p * q, difference = p - q, total = all(0.0);
+    for (int64_t k = 0; k < found->number; k++) {
+        double f = 2.0 * found->half_sine_squared[k] * found->real[k];
+        double g = found->sine[k] * found->imaginary[k];
+        total += (difference * f - g) / (1.0 - (4.0 * found->half_sine_squared[k]) * pq);
+    }
+    return total;
+}
+
+/* KL(σ(x + t) ‖ σ(x)) = t σ(x + t) - log(1 + σ(x) (e^t - 1)) of each ball, summed. The outcome that
+   gets rarer is taken, so that t < 0. The two terms cancel, which loses digits in proportion to n. */
+static double divergence(const Race *race, double tilt) {
+    double sign = tilt > 0.0 ? -1.0 : 1.0, t = -sign * tilt, change = exp_of(-t) - 1.0;
+    if (t < 0.1) {
+        double term = -t;
+        change = 0.0;
+        for (int k = 2; k < 14; k++) change += term, term *= -t / k;
+    }
+    vec total = all(0.0);
+    for (int64_t j = 0; j < race->groups; j += LANES) {
+        int64_t number = race->groups - j;
+        vec x = sign * load_first(race->log_odds + j, number, 0.0), shifted = x - t;
+        vec size = load_first(race->group_sizes + j, number, 0.0);
+        vec e = vexp(-absolute(x)), e_shifted = vexp(-absolute(shifted));
+        vec p = where(x > 0.0, all(1.0), e) / (1.0 + e);
+        vec after = where(shifted > 0.0, all(1.0), e_shifted) / (1.0 + e_shifted);
+        vec by_change = vlog1p(larger(p * change, all(-0.5)));
+        vec apart = (larger(shifted, all(0.0)) + vlog1p(e_shifted)) -
+                    (larger(x, all(0.0)) + vlog1p(e));
+        total += size * (-t * after - where(p * change > -0.5, by_change, apart));
+    }
+    return sum(total);
+}
+
+/* Counts of balls drawn and of balls left at a tilt, and log P(S = n); the result is Σ m p q. */
+static double counts_at(const Race *race, double tilt, double *drawn, double *left,
+                        double *log_mass) {
+    Urn urn = {race->log_odds, race->group_sizes, race->groups, tilt};
+    Tile tile = {.first = -1};
+    Measure found;
+    vec often = all(0.0), exceptions = all(0.0), variance = all(0.0);
+    measure(&urn, race->draws, &tile, &found);
+    for (int64_t first = 0; first < race->groups; first += TILE) {
+        load_tile(&urn, first, &tile);
+        for (int64_t j = 0; j < tile.number; j += LANES) {
+            int64_t number = tile.number - j;
+            vec p = load(tile.p + j), q = load(tile.q + j), size = load(tile.size + j);
+            vec b = averages(&found, p, q);
+            vec of_drawn = size * p * (1.0 + q * b), of_left = size * q * (1.0 - p * b);
+            if (race->draws <= 0.0) of_drawn = all(0.0), of_left = size;
+            if (drawn) store_first(drawn + first + j, of_drawn, number);
+            if (left) store_first(left + first + j, of_left, number);
+            often += where(p > q, size, all(0.0));
+            exceptions += where(p > q, -size * q, size * p);
+            variance += size * p * q;
+        }
+    }
+    double surplus = sum(exceptions) + (sum(often) - race->draws);
+    if (log_mass) *log_mass = log_of(found.mass) - divergence(race, tilt) + surplus * tilt;
+    return sum(variance);
+}
+
+static void run(Race *race, const double *log_weights, double u) {
+    place(race, log_weights, u);
+    double centre = 0.5 * (race->low + race->high);
+    if (counts_at(race, centre, race->drawn, race->left, &race->log_mass) <= WIDE) {
+        counts_at(race, race->low, race->drawn, 0, &race->log_mass);
+        counts_at(race, race->high, 0, race->left, 0);
+    }
+    vec rate = all(0.0), full = all(0.0);
+    for (int64_t j = 0; j < race->groups; j += LANES) {
+        int64_t number = race->groups - j;
+        vec y = load_first(race->arrivals + j, number, 0.0);
+        vec left = load_first(race->left + j, number, 0.0);
+        vec drawn = load_first(race->drawn + j, number, 0.0);
+        vec x = load_first(race->log_odds + j, number, 0.0);
+        rate += where(left > 0.0, left * y, all(0.0));
+        full += where(drawn > 0.0, drawn * y * vexp(-x), all(0.0));
+    }
+    race->rate = sum(rate);
+    race->slope = sum(full) - race->rate + 1.0;
+}
+
+/* At each of the T times of each urn: the log-density of draw n + 1 in u, and the slope of
+   log P(S = n) s. With `counts`, also the expected counts just before that draw. */
+EXPORT void races(const double *u, const double *log_weights, const double *group_sizes,
+                  const double *draws, double *densities, double *slopes, double *counts,
+                  int64_t groups, int64_t times, int64_t first, int64_t last) {
+    double *lists = malloc((5 * groups + 1) * sizeof *lists);
+    for (int64_t row = first; row < last; row++) {
+        int64_t i = row / times;
+        Race race = {.groups = groups, .group_sizes = group_sizes + i * groups, .draws = draws[i]};
+        double *to = counts ? counts + row * groups : 0;
+        if (!lists) {
+            densities[row] = slopes[row] = NOT_A_NUMBER;
+            for (int64_t j = 0; to && j < groups; j++) to[j] = NOT_A_NUMBER;
+            continue;
+        }
+        race.log_odds = lists, race.arrivals = lists + groups;
+        race.drawn = lists + 2 * groups, race.left = lists + 3 * groups;
+        run(&race, log_weights + i * groups, u[row]);
+        densities[row] = race.log_mass + log_of(race.rate);
+        slopes[row] = race.slope;
+        if (!to) continue;
+        double centre = 0.5 * (race.low + race.high), *product = lists + 4 * groups;
+        covariance_product_of(race.log_odds, race.group_sizes, race.draws, &centre, race.arrivals,
+                              groups, product);
+        for (int64_t j = 0; j < groups; j++) to[j] = race.drawn[j] - product[j] / race.rate;
+    }
+    free(lists);
+}
