@@ -94,3 +94,82 @@ def test_wald_intervals_cover_and_estimates_are_hardly_biased(urn: str) -> None:
 def test_profile_intervals_cover(urn: str) -> None:
     counts, group_sizes, truth = data_sets(urn, 2_000)
     assert_covers(coverage(fit(counts, group_sizes, level=LEVEL, interval="profile"), truth), 2_000)
+
+
+# --- rows that differ by more than chance
+
+
+OVERDISPERSED = {
+    # group sizes and draws of each row, log ω around which the rows' log ω scatter
+    "two groups": ([40, 60], 30, [0.0, 0.5]),
+    "three groups": ([30, 40, 30], 35, [0.0, 0.4, -0.3]),
+}
+SCATTER = 0.5  # standard deviation of each group's log ω among rows, or clusters of rows
+
+
+def scattered(urn: str, shape: tuple[int, ...], rows: int) -> tuple[torch.Tensor, torch.Tensor]:
+    """Counts (…, clusters · rows, c) with log ω of their own in each cluster, and group sizes."""
+    group_sizes, draws, log_weights = (torch.tensor(values) for values in OVERDISPERSED[urn])
+    torch.manual_seed(200 + list(OVERDISPERSED).index(urn))
+    c = len(group_sizes)
+    own = log_weights.double() + SCATTER * torch.randn(*shape, 1, c, dtype=torch.float64)
+    own = own.expand(*shape, rows, c).flatten(-3, -2)
+    return FisherHypergeometric(group_sizes, draws, log_weights=own).sample(), group_sizes
+
+
+def least_false(urn: str) -> torch.Tensor:
+    """log ω of the single urn whose mean is that of the scattered urns, relative to the first: the
+    value to which the estimate tends. By the means of 400,000 urns, to 0.002.
+    """
+    group_sizes, draws, log_weights = (torch.tensor(values) for values in OVERDISPERSED[urn])
+    torch.manual_seed(300)
+    own = log_weights.double() + SCATTER * torch.randn(400_000, len(group_sizes)).double()
+    mean = FisherHypergeometric(group_sizes, draws, log_weights=own).mean.mean(0)
+    log_ratio = log_weights.double() - log_weights[0]
+    for _ in range(50):
+        one = FisherHypergeometric(group_sizes, draws, log_weights=log_ratio)
+        step = torch.linalg.pinv(one.covariance_matrix, hermitian=True) @ (mean - one.mean)
+        log_ratio = log_ratio + step - step[0]
+    return log_ratio
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("urn", OVERDISPERSED)
+def test_scaled_and_robust_intervals_cover_where_the_model_s_do_not(urn: str) -> None:
+    number, truth = 4_000, least_false(urn)
+    counts, group_sizes = scattered(urn, (number, 40), 1)
+    shares = {
+        kind: coverage(fit(counts, group_sizes, reference=0, covariance=kind), truth)[1:]
+        for kind in ("model", "scaled", "HC1")
+    }
+    assert bool((shares["model"] < 0.82).all()), shares  # 0.73 to 0.79
+    assert_covers(shares["HC1"], number)
+    # One dispersion for all pairs of groups is an approximation with three groups.
+    slack = 0.0 if urn == "two groups" else 0.005
+    band = 3.29 * math.sqrt(LEVEL * (1 - LEVEL) / number) + slack
+    assert bool(((shares["scaled"] - LEVEL).abs() <= band).all()), shares
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("urn", OVERDISPERSED)
+@pytest.mark.parametrize("clusters", [20, 40])
+def test_cluster_robust_intervals_cover_where_rows_belong_together(urn: str, clusters: int) -> None:
+    number, truth = 4_000, least_false(urn)
+    counts, group_sizes = scattered(urn, (number, clusters), 3)
+    labels = torch.arange(clusters).repeat_interleave(3)
+    result = fit(counts, group_sizes, reference=0, cluster=labels)
+    assert_covers(coverage(result, truth)[1:], number)
+    rows = coverage(fit(counts, group_sizes, reference=0, covariance="HC1"), truth)[1:]
+    assert bool((rows < 0.85).all()), rows  # 0.79 to 0.81: rows are not independent
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("clusters", "rows"), [(40, 1), (20, 3)])
+def test_bootstrap_intervals_cover_overdispersed_tables(clusters: int, rows: int) -> None:
+    number, truth = 600, least_false("two groups")
+    counts, group_sizes = scattered("two groups", (number, clusters), rows)
+    labels = None if rows == 1 else torch.arange(clusters).repeat_interleave(rows)
+    result = fit(
+        counts, group_sizes, reference=0, interval="bootstrap", resamples=399, cluster=labels
+    )
+    assert_covers(coverage(result, truth)[1:], number)

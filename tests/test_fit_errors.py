@@ -161,8 +161,8 @@ def overdispersed(rows: int, seed: int) -> tuple[Tensor, Tensor]:
 
 
 def test_the_bootstrap_repeats_with_its_seed_and_agrees_with_the_sandwich() -> None:
-    counts, sizes = overdispersed(60, 3)
-    options: dict[str, Any] = {"reference": 1, "interval": "bootstrap", "resamples": 999}
+    counts, sizes = overdispersed(40, 3)
+    options: dict[str, Any] = {"reference": 1, "interval": "bootstrap", "resamples": 499}
     state = torch.get_rng_state()
     first, second = (fit(counts, sizes, **options, seed=7) for _ in range(2))
     assert torch.equal(state, torch.get_rng_state())
@@ -171,9 +171,9 @@ def test_the_bootstrap_repeats_with_its_seed_and_agrees_with_the_sandwich() -> N
     assert first.covariance_kind == "HC1"
     assert first.bootstrap is not None
     spread = first.bootstrap.values[0, :, 0].std()
-    # the spread of 999 repetitions has a Monte Carlo error of 2.2 %; 5 of them
-    assert abs(float(spread / first.standard_errors[0]) - 1) < 0.12
-    wald_width = 2 * stats.t.ppf(0.975, 59) * float(first.standard_errors[0])
+    # the spread of 499 repetitions has a Monte Carlo error of 3.2 %; 4 of them
+    assert abs(float(spread / first.standard_errors[0]) - 1) < 0.13
+    wald_width = 2 * stats.t.ppf(0.975, 39) * float(first.standard_errors[0])
     assert abs(float(first.upper[0] - first.lower[0]) / wald_width - 1) < 0.2
     contrast = first.contrasts()
     assert_close(contrast.lower[0], first.lower[0], 0)

@@ -60,7 +60,7 @@ def test_extreme_log_weights_keep_all_digits(method) -> None:
     assert float(value) == pytest.approx(float(expected), rel=1e-13)
 
 
-@pytest.mark.parametrize(("size", "cases"), [(400, 200), (900, 3), (900, 890)])
+@pytest.mark.parametrize(("size", "cases"), [(400, 200), (900, 3), (500, 490)])
 def test_large_strata_equal_forty_digits(size: int, cases: int) -> None:
     log_weights, case, design = problem(np.random.default_rng(size), size, cases)
     expected = float(in_forty_digits(log_weights, case))

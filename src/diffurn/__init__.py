@@ -51,7 +51,7 @@ if TYPE_CHECKING:
         select_top,
     )
     from diffurn.fisher import FisherHypergeometric
-    from diffurn.inference import ClogitResult, FitResult, clogit, exact_test, fit
+    from diffurn.inference import ClogitResult, FitResult, anova, clogit, exact_test, fit, fit_by
     from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
@@ -67,10 +67,12 @@ __all__ = [
     "GumbelSoftmax",
     "WalleniusHypergeometric",
     "__version__",
+    "anova",
     "clogit",
     "conditional_log_likelihood",
     "exact_test",
     "fit",
+    "fit_by",
     "native_kernels",
     "neuralsort",
     "score_surrogate",
@@ -89,11 +91,13 @@ _HOMES = {
     "GumbelDraw": "diffurn.estimators",
     "GumbelSoftmax": "diffurn.estimators",
     "WalleniusHypergeometric": "diffurn.wallenius",
+    "anova": "diffurn.inference",
     "clogit": "diffurn.inference",
     "conditional_log_likelihood": "diffurn.conditional",
     "exact_test": "diffurn.inference",
     "fit": "diffurn.inference",
     "native_kernels": "diffurn._kernels.library",
+    "fit_by": "diffurn.inference",
     "neuralsort": "diffurn.estimators",
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",

@@ -144,7 +144,7 @@ def _repeated(
     p = sample.parameters
     fresh = Objective(
         solution.objective.model,
-        many,
+        many.merged(solution.objective.model.averages),
         sample.counts.new_zeros(len(frequencies), p, p),
         solution.objective.penalty,
     )

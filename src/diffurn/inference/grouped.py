@@ -141,7 +141,7 @@ def fit_by(data: Any, by: str, **options: Any) -> FitsBy:
         >>> {site: round(float(result.weights[0]), 2) for site, result in fits.items()}
         {'north': 2.35, 'south': 0.13}
         >>> print(f"{float(fits.difference_test().p_value):.3f}")
-        0.003
+        0.005
     """
     columns, na = options.pop("columns", None), options.pop("na", "drop")
     needed: Sequence[str] = variables_of(

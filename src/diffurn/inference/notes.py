@@ -80,6 +80,11 @@ def _about_the_mean(result: FitResult) -> list[str]:
     if result.reference is not None:
         return []
     inside = result.baseline
+    if len(inside) == 1 and len(result.groups) > 1:
+        return [
+            f"ω is relative to {inside[0]}, since no other group has a finite ratio to it; "
+            f'reference="{inside[0]}" says so in every fit.'
+        ]
     if len(inside) < sum(balls > 0 for balls in result.available.tolist()):
         return [
             f"The mean is over {listed(inside)} only, the largest set of groups with finite ratios "

@@ -91,6 +91,8 @@ def scale_of(result: FitResult) -> str:
     inside, all_groups = result.baseline, len(result.groups)
     if not inside:
         return ""
+    if len(inside) == 1:
+        return inside[0]
     if len(inside) == all_groups:
         every = "both" if all_groups == 2 else f"all {all_groups}"
         return f"the geometric mean of {every} groups"
@@ -100,7 +102,8 @@ def scale_of(result: FitResult) -> str:
 def _about_scale(result: FitResult) -> Iterator[str]:
     relative = scale_of(result) if result.log_weights is not None or result.reference else ""
     if result.log_weights is not None:
-        equal = "the mean" if result.reference is None else f"the ω of {result.reference}"
+        alone = len(result.baseline) == 1
+        equal = f"the ω of {result.baseline[0]}" if alone else "the mean"
         yield f"ω: importance relative to {relative}. p tests ω = 1, {equal}."
         yield "If ω = 1: expected if all groups were alike."
         return
@@ -119,6 +122,7 @@ def _weight_table(result: FitResult) -> list[str]:
         result.upper,
         result.p_values,
     )
+    alone = result.baseline[0] if len(result.baseline) == 1 else None
     return table(
         titles,
         [
@@ -128,7 +132,7 @@ def _weight_table(result: FitResult) -> list[str]:
                 count(drawn),
                 expectation(alike),
                 factor(estimate, 4),
-                "reference" if group == result.reference else between(lower, upper),
+                "reference" if group == alone else between(lower, upper),
                 p_value(p),
             )
             for group, available, drawn, alike, estimate, lower, upper, p in zip(
