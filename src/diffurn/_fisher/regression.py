@@ -21,9 +21,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from diffurn._fisher.moments import log_mass
+from diffurn._fisher.moments import information as information_of
+from diffurn._fisher.moments import log_mass, mean_anywhere
+from diffurn._fisher.moments import log_prob as subset_log_prob
 from diffurn._fisher.nodes import NODES, half_width, surplus
 from diffurn._fisher.tilt import log_tilt
+from diffurn._kernels.dispatch import can_call
 from diffurn._numerics.batching import elements_per_chunk
 
 Derivatives = tuple[Tensor, Tensor, Tensor]
@@ -80,9 +83,15 @@ def any_drawn(log_weights: Tensor, present: Tensor, drawn: Tensor, vectors: Tens
     .. math:: V^T \mathrm{Cov} V = \sum_j v_j v_j^T E_ζ[p_j(θ) q_j(θ)] + E_ζ[a a^T] - E_ζ[a]
               E_ζ[a]^T.
 
-    Long rows are passed in slices that fit the cache, so that memory is O(c p).
+    Long rows are passed in slices that fit the cache, so that memory is O(c p). Where C kernels
+    run, the three results come from them, in a tenth of the time.
     """
     draws = drawn.sum(-1)
+    if can_call(log_weights, present, drawn, vectors):
+        moments = mean_anywhere(log_weights, present, draws)
+        score = ((drawn - moments).unsqueeze(-2) @ vectors).squeeze(-2)
+        value = subset_log_prob(log_weights, present, draws, drawn)
+        return value, score, information_of(log_weights, present, draws, vectors)
     tilted, yes, no = _tilted(log_weights, present, draws)
     variance = yes * no * present
     centred = _centred(vectors, variance.detach())

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher import regression
+from diffurn._kernels.dispatch import can_call
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._numerics.ragged import batches, grouped
 from diffurn._wallenius.regression import log_prob_and_information
@@ -225,7 +226,9 @@ class Strata:
         p, cases = self.parameters, self.cases.to(torch.int64)
         few = cases if self.wallenius else torch.minimum(cases, self.sizes - cases)
         # Strata of one number of draws share a tile if the recursion depends on it.
+        # C kernels of the quadrature are faster than the recursion in PyTorch.
         recursive = ((few + 1) * (1 + p + p * p) <= _STATE) & (self.sizes <= _STEPS)
+        recursive = recursive & (not can_call(self.design))
         method = torch.where(recursive, FEW, ANY)
         if self.wallenius:
             method = torch.full_like(few, WALLENIUS)
