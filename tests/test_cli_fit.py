@@ -24,7 +24,7 @@ from diffurn.cli.output import replacing
 from diffurn.cli.sample import write_draws
 from diffurn.data import example_counts, read_counts
 from diffurn.inference import fit, fit_by
-from diffurn.inference.words import as_options
+from diffurn.inference.results.words import as_options
 from test_counts import FAULTS, LONG, WIDE
 
 runner = CliRunner()

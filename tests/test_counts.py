@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from diffurn.data import EXAMPLES, CountTable, CountTableError, example_counts, read_counts
 from diffurn.data.counts import read_stream, why_unreadable
-from diffurn.inference.tables import terms_of
+from diffurn.inference.reading.tables import terms_of
 
 WIDE = "m_red,x_red,m_blue,x_blue\n5,3,9,2\n6,4,9,1\n"
 LONG = "row,group,available,drawn\nA,red,5,3\nA,blue,9,2\nB,red,6,4\nB,blue,9,1\n"

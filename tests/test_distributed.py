@@ -23,9 +23,9 @@ from diffurn import (
     clogit,
     fit,
 )
-from diffurn.inference.likelihood import Objective
-from diffurn.inference.reading import read_rows
-from diffurn.inference.solution import solve_sample
+from diffurn.inference.reading.counts import read_rows
+from diffurn.inference.solving.likelihood import Objective
+from diffurn.inference.solving.solution import solve_sample
 from support.strata import study
 
 pytestmark = pytest.mark.skipif(

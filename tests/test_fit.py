@@ -16,9 +16,9 @@ from statsmodels.stats.multitest import multipletests
 
 from diffurn import FisherHypergeometric
 from diffurn.inference import FitResult, fit
-from diffurn.inference.likelihood import MODELS, Objective
-from diffurn.inference.reading import read_rows
-from diffurn.inference.solution import solve_sample
+from diffurn.inference.reading.counts import read_rows
+from diffurn.inference.solving.likelihood import MODELS, Objective
+from diffurn.inference.solving.solution import solve_sample
 from support import fit_oracles as oracle
 from support.fit_oracles import CHAIN, COUNTS, SIZES, assert_close
 

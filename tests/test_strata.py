@@ -10,7 +10,7 @@ from torch import Tensor
 
 from diffurn._fisher.regression import any_drawn, few_drawn, log_prob, one_drawn
 from diffurn._numerics.ragged import batches, grouped, padded_size
-from diffurn.inference.strata import ANY, FEW, METHODS, ONE, WALLENIUS, Strata
+from diffurn.inference.solving.strata import ANY, FEW, METHODS, ONE, WALLENIUS, Strata
 from support.strata import in_forty_digits, listed, one_by_one
 
 PADDED = 3

@@ -14,8 +14,8 @@ from diffurn.cli.models import Model
 from diffurn.cli.output import print_result, progress_bar, refuse, refusing, write_figure
 
 if TYPE_CHECKING:
-    from diffurn.inference.columns import Frame
-    from diffurn.inference.design import Formula
+    from diffurn.inference.reading.columns import Frame
+    from diffurn.inference.reading.design import Formula
 
 ROWS, ERRORS, OUTPUT = "The table", "Intervals and standard errors", "Output"
 
@@ -142,7 +142,7 @@ def command(
 
 
 def _parsed(formula: str) -> Formula:
-    from diffurn.inference.design import Formula
+    from diffurn.inference.reading.design import Formula
 
     with refusing(ValueError, ImportError):
         return Formula.parse(formula)
@@ -158,7 +158,7 @@ def _read(
 ) -> Frame:
     """The columns that the formula and the options name."""
     from diffurn.data.plain import read_plain
-    from diffurn.inference.columns import Column, Frame
+    from diffurn.inference.reading.columns import Column, Frame
 
     numbers = [name for name in (offset, weights) if name is not None]
     labels = [*strata, *formula.specials.get("strata", ()), *formula.specials.get("cluster", ())]

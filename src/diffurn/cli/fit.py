@@ -212,7 +212,7 @@ def _columns_to_read(
     covariates: Sequence[str] | None, formula: str | None, by: str | None, cluster: str | None
 ) -> list[str]:
     """Every column beside the counts that an option names, once."""
-    from diffurn.inference.tables import variables_of
+    from diffurn.inference.reading.tables import variables_of
 
     twice = [name for i, name in enumerate(covariates or []) if name in (covariates or [])[:i]]
     if twice:
@@ -297,7 +297,7 @@ def _text_by(fits: FitsBy, wanted: Wanted) -> str:
 
 def _described(result: FitResult, wanted: Wanted) -> tuple[dict[str, Any], str]:
     """A fit as data and as text."""
-    from diffurn.inference.report import jsonable, summary_of
+    from diffurn.inference.results.fit_report import jsonable, summary_of
 
     pairs = result.contrasts() if wanted.contrasts else None
     indices = result.selection() if wanted.selection else None

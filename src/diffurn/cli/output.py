@@ -90,7 +90,7 @@ def print_result(
     record: dict[str, Any], text: str, as_json: bool, files: Mapping[str, Path | None]
 ) -> None:
     """A result as JSON, or as text with the files that were written, by what they hold."""
-    from diffurn.inference.words import as_options
+    from diffurn.inference.results.words import as_options
 
     if as_json:
         whole = json.dumps(record, ensure_ascii=False, allow_nan=False, indent=1)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffurn._validation import require_one_of
-from diffurn.inference.clogit_reading import (
+from diffurn.inference.reading.cases import (
     Again,
     Arguments,
     Read,
@@ -19,13 +19,13 @@ from diffurn.inference.clogit_reading import (
     read_rows,
     strata_of,
 )
-from diffurn.inference.clogit_result import ClogitResult, Given
-from diffurn.inference.estimates import check_interval
-from diffurn.inference.likelihood import MODELS, Progress, check_model, penalty_of
-from diffurn.inference.robust import chosen_covariance
-from diffurn.inference.solution import solve_sample
-from diffurn.inference.strata import Strata, StrataObjective
-from diffurn.inference.together import read_together
+from diffurn.inference.reading.together import read_together
+from diffurn.inference.results.clogit_result import ClogitResult, Given
+from diffurn.inference.solving.estimates import check_interval
+from diffurn.inference.solving.likelihood import MODELS, Progress, check_model, penalty_of
+from diffurn.inference.solving.robust import chosen_covariance
+from diffurn.inference.solving.solution import solve_sample
+from diffurn.inference.solving.strata import Strata, StrataObjective
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -8,23 +8,23 @@ from typing import TYPE_CHECKING, Any
 import torch
 from torch import Tensor
 
-from diffurn.inference.bootstrap import bootstrapped, check_resamples
-from diffurn.inference.columns import Column, read_labels
-from diffurn.inference.estimates import check_interval, estimates_of
-from diffurn.inference.likelihood import Objective, Progress, check_model
-from diffurn.inference.reading import (
+from diffurn.inference.reading.columns import Column, read_labels
+from diffurn.inference.reading.counts import (
     Read,
     find_group,
     identified,
     read_rows,
 )
-from diffurn.inference.result import FitResult
-from diffurn.inference.robust import chosen_covariance
-from diffurn.inference.rowwise import Clusters, with_errors
-from diffurn.inference.sample import Sample
-from diffurn.inference.solution import solve_sample
-from diffurn.inference.tables import Arguments, arguments_of_table, index_labels, is_table
-from diffurn.inference.together import described, read_together, spread
+from diffurn.inference.reading.tables import Arguments, arguments_of_table, index_labels, is_table
+from diffurn.inference.reading.together import described, read_together, spread
+from diffurn.inference.results.fit_result import FitResult
+from diffurn.inference.solving.bootstrap import bootstrapped, check_resamples
+from diffurn.inference.solving.estimates import check_interval, estimates_of
+from diffurn.inference.solving.likelihood import Objective, Progress, check_model
+from diffurn.inference.solving.robust import chosen_covariance
+from diffurn.inference.solving.rowwise import Clusters, with_errors
+from diffurn.inference.solving.sample import Sample
+from diffurn.inference.solving.solution import solve_sample
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

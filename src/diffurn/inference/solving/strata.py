@@ -15,9 +15,9 @@ from diffurn._kernels.dispatch import can_call
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._numerics.ragged import batches, grouped
 from diffurn._wallenius.regression import log_prob_and_information
-from diffurn.inference.likelihood import Evaluation, Objective
-from diffurn.inference.rows import TIE
-from diffurn.inference.sample import all_reduced
+from diffurn.inference.solving.likelihood import Evaluation, Objective
+from diffurn.inference.solving.rows import TIE
+from diffurn.inference.solving.sample import all_reduced
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

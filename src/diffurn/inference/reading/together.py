@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from torch import distributed
 
-from diffurn.inference.reading import Read
-from diffurn.inference.sample import Sample
+from diffurn.inference.reading.counts import Read
+from diffurn.inference.solving.sample import Sample
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -12,7 +12,7 @@ from torch import Tensor, distributed
 
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._numerics.binomial import binomial_log_pmf, typical_log_odds
-from diffurn.inference.rows import TIE
+from diffurn.inference.solving.rows import TIE
 
 if TYPE_CHECKING:
     from torch.distributed import ProcessGroup

@@ -10,32 +10,32 @@ import torch
 from torch import Tensor
 
 from diffurn._validation import as_float64_tensor
-from diffurn.inference.bootstrap import Bootstrap
-from diffurn.inference.estimates import (
+from diffurn.inference.reading.counts import plain_values
+from diffurn.inference.results.fit_report import dict_of, frame_of, line_of, summary_of
+from diffurn.inference.results.fitted import Fitted, LikelihoodRatio
+from diffurn.inference.results.nested import Anova, contains, equality
+from diffurn.inference.results.notes import notes_on
+from diffurn.inference.results.residuals import Residuals, residuals_of
+from diffurn.inference.results.selection import Selection, selection_of
+from diffurn.inference.solving.bootstrap import Bootstrap
+from diffurn.inference.solving.estimates import (
     Contrasts,
     all_pairs,
     chi_squared_tail,
     estimates_of,
     interval_of,
 )
-from diffurn.inference.fitted import Fitted, LikelihoodRatio
-from diffurn.inference.likelihood import AnyUrn
-from diffurn.inference.nested import Anova, contains, equality
-from diffurn.inference.notes import notes_on
-from diffurn.inference.reading import plain_values
-from diffurn.inference.report import dict_of, frame_of, line_of, summary_of
-from diffurn.inference.residuals import Residuals, residuals_of
-from diffurn.inference.rowwise import (
+from diffurn.inference.solving.likelihood import AnyUrn
+from diffurn.inference.solving.rowwise import (
     Clusters,
     Deviations,
     deviations,
     pearson_totals,
     surplus_totals,
 )
-from diffurn.inference.sample import Sample
-from diffurn.inference.selection import Selection, selection_of
-from diffurn.inference.separation import Blocks, preferences
-from diffurn.inference.solution import Solution
+from diffurn.inference.solving.sample import Sample
+from diffurn.inference.solving.separation import Blocks, preferences
+from diffurn.inference.solving.solution import Solution
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -351,14 +351,14 @@ class FitResult(Fitted):
     def plot(self) -> Figure:
         """A figure of the weights with their intervals, and of observed and expected counts."""
         self._require_single("plot")
-        from diffurn.inference.figure import forest_plot
+        from diffurn.inference.results.figure import forest_plot
 
         return forest_plot(self)
 
     def plot_residuals(self) -> Figure:
         """A figure of the Pearson residuals of the rows."""
         self._require_single("plot_residuals")
-        from diffurn.inference.residuals import residual_plot
+        from diffurn.inference.results.residuals import residual_plot
 
         return residual_plot(self)
 

@@ -6,14 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from diffurn.inference.report import scale_of
+from diffurn.inference.results.fit_report import scale_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from diffurn.inference.fitted import Fitted
-    from diffurn.inference.result import FitResult
+    from diffurn.inference.results.fit_result import FitResult
+    from diffurn.inference.results.fitted import Fitted
 
 BLUE, VERMILION, GREY = "#0072B2", "#D55E00", "#6E6E6E"  # distinct for colour-blind readers
 PALE = "#EBEBEB"

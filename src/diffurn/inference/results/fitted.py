@@ -9,8 +9,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.estimates import Estimates, check_interval, interval_of, p_values
-from diffurn.inference.solution import Solution
+from diffurn.inference.solving.estimates import Estimates, check_interval, interval_of, p_values
+from diffurn.inference.solving.solution import Solution
 
 
 class LikelihoodRatio(NamedTuple):

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.estimates import chi_squared_tail
+from diffurn.inference.solving.estimates import chi_squared_tail
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
-    from diffurn.inference.result import FitResult
-    from diffurn.inference.rowwise import Deviations
+    from diffurn.inference.results.fit_result import FitResult
+    from diffurn.inference.solving.rowwise import Deviations
 
 _MOST_LABELS = 12
 _FAR = 3.0  # residuals beyond it are named in the figure
@@ -108,7 +108,7 @@ def residual_plot(result: FitResult) -> Figure:
         from matplotlib.figure import Figure
     except ImportError as missing:
         raise ImportError(f"a figure needs {missing.name}: pip install matplotlib") from missing
-    from diffurn.inference.figure import BLUE, COLOURS, GREY, VERMILION, shortened
+    from diffurn.inference.results.figure import BLUE, COLOURS, GREY, VERMILION, shortened
 
     residuals = result.residuals()
     figure = Figure(figsize=(8.5, 5.2), layout="constrained", dpi=160)

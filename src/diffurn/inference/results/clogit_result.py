@@ -13,15 +13,15 @@ from torch import Tensor
 from diffurn._fisher.moments import mean
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.beta import f_tail
-from diffurn.inference.clogit_report import dict_of, frame_of, line_of, notes_on, summary_of
-from diffurn.inference.estimates import chi_squared_tail, estimates_of, interval_of
-from diffurn.inference.fitted import Fitted, LikelihoodRatio
-from diffurn.inference.likelihood import orthogonal_to, solve
-from diffurn.inference.nested import spans
-from diffurn.inference.robust import model_errors, sandwich_errors
-from diffurn.inference.rowwise import Clusters
-from diffurn.inference.solution import Solution
-from diffurn.inference.strata import ONE, Strata, Tile
+from diffurn.inference.results.clogit_report import dict_of, frame_of, line_of, notes_on, summary_of
+from diffurn.inference.results.fitted import Fitted, LikelihoodRatio
+from diffurn.inference.results.nested import spans
+from diffurn.inference.solving.estimates import chi_squared_tail, estimates_of, interval_of
+from diffurn.inference.solving.likelihood import orthogonal_to, solve
+from diffurn.inference.solving.robust import model_errors, sandwich_errors
+from diffurn.inference.solving.rowwise import Clusters
+from diffurn.inference.solving.solution import Solution
+from diffurn.inference.solving.strata import ONE, Strata, Tile
 from diffurn.wallenius import WalleniusHypergeometric
 
 if TYPE_CHECKING:
@@ -294,7 +294,7 @@ class ClogitResult(Fitted):
 
     def plot(self) -> Figure:
         """A figure of the odds ratios with their intervals."""
-        from diffurn.inference.figure import odds_ratio_plot
+        from diffurn.inference.results.figure import odds_ratio_plot
 
         return odds_ratio_plot(self)
 

@@ -17,8 +17,8 @@ from diffurn._validation import (
     require_broadcast,
     require_one_of,
 )
-from diffurn.inference.columns import NA_RULES
-from diffurn.inference.sample import Sample
+from diffurn.inference.reading.columns import NA_RULES
+from diffurn.inference.solving.sample import Sample
 
 if TYPE_CHECKING:
     pass

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from diffurn.inference._fit import fit
-from diffurn.inference.estimates import chi_squared_tail
-from diffurn.inference.fitted import LikelihoodRatio
-from diffurn.inference.notes import is_overdispersed
-from diffurn.inference.report import jsonable
-from diffurn.inference.result import FitResult
-from diffurn.inference.tables import names_of, read_table, variables_of
-from diffurn.inference.words import cells, listed, p_is, paragraph, rows_left_out
+from diffurn.inference.reading.tables import names_of, read_table, variables_of
+from diffurn.inference.results.fit_report import jsonable
+from diffurn.inference.results.fit_result import FitResult
+from diffurn.inference.results.fitted import LikelihoodRatio
+from diffurn.inference.results.notes import is_overdispersed
+from diffurn.inference.results.words import cells, listed, p_is, paragraph, rows_left_out
+from diffurn.inference.solving.estimates import chi_squared_tail
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -101,7 +101,7 @@ class FitsBy(dict[str, FitResult]):
 
     def plot(self) -> Figure:
         """A figure of the weights of all fits with their intervals."""
-        from diffurn.inference.figure import forest_plot_by
+        from diffurn.inference.results.figure import forest_plot_by
 
         return forest_plot_by(self.by, self)
 

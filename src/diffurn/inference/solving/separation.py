@@ -23,8 +23,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from diffurn.inference.rows import EXACT, Rows
-from diffurn.inference.sample import Sample
+from diffurn.inference.solving.rows import EXACT, Rows
+from diffurn.inference.solving.sample import Sample
 
 # --- blocks of groups
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from diffurn._validation import as_float64_tensor
-from diffurn.inference.columns import (
+from diffurn.inference.reading.columns import (
     Column,
     Frame,
     is_frame,

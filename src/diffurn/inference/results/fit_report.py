@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from diffurn.inference.notes import is_overdispersed
-from diffurn.inference.robust import words_on
-from diffurn.inference.words import (
+from diffurn.inference.results.notes import is_overdispersed
+from diffurn.inference.results.words import (
     between,
     count,
     expectation,
@@ -22,11 +21,12 @@ from diffurn.inference.words import (
     significant,
     table,
 )
+from diffurn.inference.solving.robust import words_on
 
 if TYPE_CHECKING:
-    from diffurn.inference.estimates import Contrasts
-    from diffurn.inference.result import FitResult
-    from diffurn.inference.selection import Selection
+    from diffurn.inference.results.fit_result import FitResult
+    from diffurn.inference.results.selection import Selection
+    from diffurn.inference.solving.estimates import Contrasts
 
 LAWS = {
     "fisher": "Fisher's law, balls taken at once",

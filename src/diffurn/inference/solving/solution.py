@@ -11,11 +11,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.likelihood import Evaluation, Objective, orthogonal_to, solve
-from diffurn.inference.robust import Errors, model_errors
-from diffurn.inference.rows import EXACT, TIE, R, Rows
-from diffurn.inference.sample import Sample
-from diffurn.inference.separation import (
+from diffurn.inference.solving.likelihood import Evaluation, Objective, orthogonal_to, solve
+from diffurn.inference.solving.robust import Errors, model_errors
+from diffurn.inference.solving.rows import EXACT, TIE, R, Rows
+from diffurn.inference.solving.sample import Sample
+from diffurn.inference.solving.separation import (
     Blocks,
     cleaned,
     meetings,

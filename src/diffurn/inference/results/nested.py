@@ -10,11 +10,11 @@ import torch
 from torch import Tensor
 
 from diffurn._numerics.beta import f_tail
-from diffurn.inference.sample import Sample
-from diffurn.inference.words import listed, p_is
+from diffurn.inference.results.words import listed, p_is
+from diffurn.inference.solving.sample import Sample
 
 if TYPE_CHECKING:
-    from diffurn.inference.result import FitResult
+    from diffurn.inference.results.fit_result import FitResult
 
 # Log-likelihoods of the same data may differ by rounding, relative to their size.
 _SAME = 1e-8

@@ -14,8 +14,8 @@ from diffurn.data.delimited import LARGEST_INTEGER, MISSING
 from diffurn.data.renaming import AVAILABLE, DRAWN, FREQUENCY, LONG_COLUMNS, Renaming
 from diffurn.data.table import CountTable
 from diffurn.data.variables import Variable
-from diffurn.inference.columns import NA_RULES, Column, Frame, is_frame, listed
-from diffurn.inference.design import Design, Formula, design_of_columns, read_covariates
+from diffurn.inference.reading.columns import NA_RULES, Column, Frame, is_frame, listed
+from diffurn.inference.reading.design import Design, Formula, design_of_columns, read_covariates
 
 
 @dataclass(frozen=True, eq=False)

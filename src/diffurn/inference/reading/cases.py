@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from diffurn.inference.columns import (
+from diffurn.inference.reading.columns import (
     Column,
     Frame,
     complete_rows,
@@ -20,10 +20,10 @@ from diffurn.inference.columns import (
     require_equal_lengths,
     require_finite,
 )
-from diffurn.inference.design import Design, Formula, design_of_columns, read_covariates
-from diffurn.inference.reading import CONSTANT, without_influence
-from diffurn.inference.rowwise import Clusters
-from diffurn.inference.strata import Strata
+from diffurn.inference.reading.counts import CONSTANT, without_influence
+from diffurn.inference.reading.design import Design, Formula, design_of_columns, read_covariates
+from diffurn.inference.solving.rowwise import Clusters
+from diffurn.inference.solving.strata import Strata
 
 _LARGEST = 2**53
 

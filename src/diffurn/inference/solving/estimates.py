@@ -10,12 +10,12 @@ from torch import Tensor
 
 from diffurn._numerics.beta import f_tail, student_quantile, student_tail
 from diffurn._validation import require_one_of
-from diffurn.inference.profile import problems, profile_ends, profile_maximum
-from diffurn.inference.separation import Blocks, main_block
-from diffurn.inference.solution import Solution
+from diffurn.inference.solving.profile import problems, profile_ends, profile_maximum
+from diffurn.inference.solving.separation import Blocks, main_block
+from diffurn.inference.solving.solution import Solution
 
 if TYPE_CHECKING:
-    from diffurn.inference.bootstrap import Bootstrap
+    from diffurn.inference.solving.bootstrap import Bootstrap
 
 INTERVALS = ("wald", "profile", "bootstrap")
 CORRECTIONS = ("holm", "bonferroni", "benjamini-hochberg", None)

@@ -9,10 +9,10 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.likelihood import AnyUrn, log_weights_of
-from diffurn.inference.robust import model_errors, sandwich_errors, scaled_errors
-from diffurn.inference.sample import Sample
-from diffurn.inference.solution import Solution
+from diffurn.inference.solving.likelihood import AnyUrn, log_weights_of
+from diffurn.inference.solving.robust import model_errors, sandwich_errors, scaled_errors
+from diffurn.inference.solving.sample import Sample
+from diffurn.inference.solving.solution import Solution
 
 
 class Clusters(NamedTuple):

@@ -15,8 +15,8 @@ from diffurn._fisher.moments import log_prob_and_derivatives as fisher_derivativ
 from diffurn._validation import require_one_of
 from diffurn._wallenius.probabilities import log_prob_and_derivatives as wallenius_derivatives
 from diffurn.fisher import FisherHypergeometric
-from diffurn.inference.rows import Rows
-from diffurn.inference.sample import Sample
+from diffurn.inference.solving.rows import Rows
+from diffurn.inference.solving.sample import Sample
 from diffurn.wallenius import WalleniusHypergeometric
 
 Progress = Callable[[int, int], object]

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from diffurn.inference.words import listed, rows_left_out
+from diffurn.inference.results.words import listed, rows_left_out
 
 if TYPE_CHECKING:
-    from diffurn.inference.result import FitResult
+    from diffurn.inference.results.fit_result import FitResult
 
 # Below this p-value of the goodness of fit, rows differ by more than chance.
 DOUBTFUL_FIT = 0.01

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from diffurn.inference.likelihood import Evaluation, Objective, solve
-from diffurn.inference.solution import Solution, hold, maximise
+from diffurn.inference.solving.likelihood import Evaluation, Objective, solve
+from diffurn.inference.solving.solution import Solution, hold, maximise
 
 _ITERATIONS = 100
 # If the profile is more than this (in nats) above the current point, climb to it first.

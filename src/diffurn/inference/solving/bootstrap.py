@@ -14,11 +14,11 @@ import torch
 from torch import Tensor
 
 from diffurn._numerics.beta import student_quantile
-from diffurn.inference.estimates import Estimates
-from diffurn.inference.likelihood import Objective, Progress
-from diffurn.inference.rowwise import Clusters
-from diffurn.inference.sample import Sample
-from diffurn.inference.solution import Solution, solve_sample
+from diffurn.inference.solving.estimates import Estimates
+from diffurn.inference.solving.likelihood import Objective, Progress
+from diffurn.inference.solving.rowwise import Clusters
+from diffurn.inference.solving.sample import Sample
+from diffurn.inference.solving.solution import Solution, solve_sample
 
 FEWEST, MOST = 99, 100_000
 # The repeated fits of a batch hold about this many counts at once.

@@ -6,9 +6,8 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from diffurn.inference.report import data_frame, jsonable
-from diffurn.inference.robust import words_on
-from diffurn.inference.words import (
+from diffurn.inference.results.fit_report import data_frame, jsonable
+from diffurn.inference.results.words import (
     between,
     count,
     factor,
@@ -20,10 +19,11 @@ from diffurn.inference.words import (
     plain,
     table,
 )
+from diffurn.inference.solving.robust import words_on
 
 if TYPE_CHECKING:
-    from diffurn.inference.clogit_result import ClogitResult
-    from diffurn.inference.fitted import LikelihoodRatio
+    from diffurn.inference.results.clogit_result import ClogitResult
+    from diffurn.inference.results.fitted import LikelihoodRatio
 
 _NAMES_IN_A_LINE = 6
 _TITLES = {

@@ -7,9 +7,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.rowwise import Clusters, variance_totals
-from diffurn.inference.sample import Sample
-from diffurn.inference.solution import Solution
+from diffurn.inference.solving.rowwise import Clusters, variance_totals
+from diffurn.inference.solving.sample import Sample
+from diffurn.inference.solving.solution import Solution
 
 
 class Selection(NamedTuple):

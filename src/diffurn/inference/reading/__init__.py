@@ -1,0 +1,1 @@
+"""The arguments of `fit` and `clogit`: checked, without missing values, as tensors."""

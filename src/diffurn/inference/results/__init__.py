@@ -1,0 +1,1 @@
+"""Results as objects, text, tables and figures, and comparisons of results."""

@@ -1,0 +1,1 @@
+"""The maximum of a likelihood, finite or at infinity, and its standard errors and intervals."""
