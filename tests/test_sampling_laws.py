@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pytest
@@ -144,12 +145,12 @@ class EveryProposal(Chance):
     none. Rows that are left over then get a proposal and a number that end the loop.
     """
 
-    def __init__(self, log_odds: Tensor, group_sizes: Tensor, luck: float) -> None:
-        super().__init__({torch.binomial: self.propose, torch.rand_like: self.decide})
+    def __init__(self, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, luck: float) -> None:
+        super().__init__({torch.binomial: self.propose, torch.rand: self.decide})
         self.log_odds, self.group_sizes = log_odds.tolist(), group_sizes.to(torch.int64).tolist()
-        self.luck, self.rounds = luck, 0
+        self.draws, self.luck, self.rounds = int(draws), luck, 0
 
-    def propose(self, sizes: Tensor, probabilities: Tensor) -> Tensor:
+    def propose(self, sizes: Tensor, probabilities: Tensor, generator: None) -> Tensor:
         self.rounds += 1
         if self.rounds > 1:
             return self.proposals[self.accepted.argmax()].expand_as(sizes)
@@ -162,14 +163,20 @@ class EveryProposal(Chance):
         self.proposals = torch.tensor(counts, dtype=sizes.dtype, device=sizes.device)
         return self.proposals
 
-    def decide(self, left: Tensor) -> Tensor:
+    def decide(self, shape: torch.Size, generator: None, **options: Any) -> Tensor:
         if self.rounds > 1:
-            return torch.zeros_like(left)
-        log_ratio = self._log_ratio(left.to(torch.int64).cpu().numpy())
+            return torch.zeros(shape, **options)
+        log_ratio = self._log_ratio(self._left())
         self.accepted = np.exp(log_ratio)
         # Below e^-600 the ratio underflows.
         uniform = np.where(log_ratio > -600.0, self.accepted * self.luck, 1.0)
-        return torch.tensor(uniform, dtype=left.dtype, device=left.device)
+        return torch.tensor(uniform, **options)
+
+    def _left(self) -> np.ndarray:
+        """The draws left to the group that decides; of common balls those left are proposed."""
+        rarer = self.proposals.cpu().numpy().astype(np.int64)
+        drawn = np.where(np.array(self.log_odds) > 0, np.array(self.sizes) - rarer, rarer)
+        return self.draws - drawn.sum(1)
 
     def _log_ratio(self, left: np.ndarray) -> np.ndarray:
         """log Bin(left) - log Bin(peak) of the group that decides, which is proposed no balls."""
@@ -214,7 +221,7 @@ def test_acceptance_implies_the_exact_law(urn: Urn, device: torch.device) -> Non
     largest mass.
     """
     parameters, number = tilted(urn, device), max(number_of_proposals(urn), 32)
-    with EveryProposal(*parameters[:2], luck=1 - CLOSE) as proposals:
+    with EveryProposal(*parameters, luck=1 - CLOSE) as proposals:
         counts = by_rejection(parameters, number).to(torch.int64).cpu().numpy()
     weights = proposals.proposed_and_accepted()
     implied: dict[tuple[int, ...], float] = {}
@@ -231,7 +238,7 @@ def test_acceptance_implies_the_exact_law(urn: Urn, device: torch.device) -> Non
 def test_nothing_is_accepted_more_often(urn: Urn, device: torch.device) -> None:
     """Than Bin(left)/Bin(peak), which the test above took the acceptance probability to be."""
     parameters, number = tilted(urn, device), max(number_of_proposals(urn), 32)
-    with EveryProposal(*parameters[:2], luck=1 + CLOSE) as proposals:
+    with EveryProposal(*parameters, luck=1 + CLOSE) as proposals:
         counts = by_rejection(parameters, number)
     assert proposals.rounds > 1, "accepted in the first round"
     assert (counts == counts[0]).all(), "accepted in the first round"
