@@ -252,14 +252,16 @@ def _read_long(text: DelimitedText, variables: Sequence[str]) -> CountTable:
     positions = {column: j for j, column in enumerate(text.header)}
     for column in (*LONG_COLUMNS, *variables):
         if column not in positions:
+            is_ours = column in LONG_COLUMNS
             kind = (
                 "a long count table has the columns row, group, available, drawn"
-                if column in LONG_COLUMNS
+                if is_ours
                 else "a covariate is a column"
             )
+            hint = f"; if it has another name, say which (--columns {column}=…)" if is_ours else ""
             known = ", ".join(map(quoted, text.shown[:8])) + (", …" if len(text.shown) > 8 else "")
             raise Place(text.file, text.header_line)(
-                f"the column {quoted(column)} is missing; {kind}, and the file has {known}"
+                f"the column {quoted(column)} is missing; {kind}, and the file has {known}{hint}"
             )
     names = ["available", "drawn"] + ([FREQUENCY] if FREQUENCY in positions else [])
     columns = Columns(

@@ -134,9 +134,8 @@ def residual_plot(result: FitResult) -> Figure:
     lower.axhline(1, color=GREY, linewidth=0.8, label="1, by the model")
     dispersion = float(result.goodness_of_fit().dispersion)
     if math.isfinite(dispersion):
-        lower.axhline(
-            dispersion, color=VERMILION, linestyle="--", label=f"mean: dispersion {dispersion:.2g}"
-        )
+        label = f"dispersion of all rows, {dispersion:.2g}"
+        lower.axhline(dispersion, color=VERMILION, linestyle="--", label=label)
     for row in _apart(places, heights):
         lower.annotate(
             shortened(residuals.rows[row]),
@@ -148,6 +147,10 @@ def residual_plot(result: FitResult) -> Figure:
         )
     lower.set_ylim(bottom=0)
     lower.set_xlabel("row", size=9)
+    if len(pearson) <= _MOST_LABELS:
+        lower.set_xticks(list(rows), [shortened(label) for label in residuals.rows])
+    else:
+        lower.xaxis.get_major_locator().set_params(integer=True)
     lower.set_title("Pearson's χ² of each row / its degrees of freedom", loc="left", size=10)
     lower.legend(frameon=False, fontsize=8, loc="center left", bbox_to_anchor=(1, 0.5))
     for axes in (upper, lower):
