@@ -36,10 +36,15 @@ def test_the_report_is_that_of_python_in_eighty_columns(path: Path) -> None:
     assert max(map(len, done.stdout.splitlines())) <= 80
 
 
+def to_ten_digits(number: str) -> float:
+    """The last digits depend on where a process keeps its tensors."""
+    return float(f"{float(number):.10g}")
+
+
 def test_options_are_those_of_python(path: Path) -> None:
     options = ["--offset", "offset", "--level", "0.9", "--interval", "wald", "--penalty", "firth"]
     done = run(path, "case ~ x + w + strata(stratum)", *options, "--json")
-    record = json.loads(done.stdout)
+    record = json.loads(done.stdout, parse_float=to_ten_digits)
     result = clogit(
         "case ~ x + w + strata(stratum)",
         data=FRAME,
@@ -48,7 +53,7 @@ def test_options_are_those_of_python(path: Path) -> None:
         interval="wald",
         penalty="firth",
     )
-    assert record == json.loads(json.dumps(result.to_dict()))
+    assert record == json.loads(json.dumps(result.to_dict()), parse_float=to_ten_digits)
     assert record["penalty"] == "firth"
 
 
