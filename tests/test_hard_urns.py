@@ -245,6 +245,16 @@ def test_the_heaviest_of_single_balls_far_apart_are_drawn(device: torch.device) 
     torch.testing.assert_close(law.variance.cpu(), torch.zeros_like(expected), rtol=0, atol=1e-30)
 
 
+def test_tails_of_few_balls_beside_billions_keep_ten_digits(device: torch.device) -> None:
+    few, many, draws = 258, 386544587986, 229448437086
+    log_weights = float64([1.9259430872270444, 3.605896344283648], device=device)
+    law = WalleniusHypergeometric([few, many], draws, log_weights=log_weights)
+    counts = torch.arange(44, few + 1, dtype=torch.float64, device=device)
+    expected = law.log_prob(torch.stack([counts, draws - counts], -1)).logsumexp(0).item()
+    log_sf = law.marginals.log_sf(float64([43.0, draws], device=device))[0].item()
+    assert log_sf == pytest.approx(expected, abs=1e-10)
+
+
 def test_tails_of_a_skewed_count_are_summed_to_their_end(device: torch.device) -> None:
     """The count of the light group is near its lowest value of 4, and falls like a Poisson law."""
     size, log_weights = 139191619, float64([3.290823818952683, -17.67245062866105], device=device)

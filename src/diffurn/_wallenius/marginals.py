@@ -126,13 +126,9 @@ def log_tails(
     direction = torch.where(upward, 1.0, -1.0).to(x.dtype)
     available = torch.where(upward, highest - start, start - lowest)
 
-    def counts(steps: Tensor) -> Tensor:
-        """The counts x of steps ``(S, ..., c)``, rounded so that n - x is exact."""
+    def log_prob(steps: Tensor) -> Tensor:  # (S, ..., c)
         there = start + direction * torch.minimum(steps, available)
-        return n - (n - there)
-
-    def log_prob(steps: Tensor) -> Tensor:
-        return marginal_log_prob(log_weights, group_sizes, draws, counts(steps))
+        return marginal_log_prob(log_weights, group_sizes, draws, there)
 
     with torch.no_grad():
         first, second = log_prob(torch.stack([torch.zeros_like(start), torch.ones_like(start)]))
@@ -141,9 +137,9 @@ def log_tails(
         # Bernstein's bound holds. A bound for normal tails would be too short.
         reach = torch.minimum(_NATS / decay, half_width(variance, _NATS))
         steps, weights = _rule(torch.minimum(torch.floor(reach) + 2, available) + 1)
-    # Nodes between integers lose digits in urns of billions of balls. The terms are corrected for
-    # the lost part of the step by their slope.
-    taken = direction * (counts(steps) - start)
+    # Nodes between integers lose digits when they are added to counts of billions. The terms are
+    # corrected for the lost part of the step by their slope.
+    taken = torch.where(upward, 1.0, -1.0) * ((start + direction * steps) - start)
     terms = log_prob(steps)
     terms = terms + (steps - taken) * _slopes(terms.detach(), steps)
     summed = torch.logsumexp(terms + torch.log(weights), 0).clamp(max=0)
