@@ -156,7 +156,7 @@ def test_the_loss_is_the_evidence_bound_of_the_pair(method):
             else torch.zeros(PAIRS, LATENTS)
         )
         kls = kls + torch.where(chosen, kl_divergence(law, standard), paid).sum() / PAIRS
-    if prior is not None:  # both views share k̂, so the pair pays for it once
+    if prior is not None:  # both views share k̂, so its divergence counts once
         kls = kls + _count_kl(model, own, prior).mean()
     found = model.losses(pictures, noise, facts, temperature)
     torch.testing.assert_close(found.reconstruction[0], 0.5 * errors)

@@ -6,18 +6,13 @@ import math
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
-from diffurn.inference.results.fit_report import data_frame, jsonable
+from diffurn.inference.results.fit_report import coefficient_table, data_frame, jsonable
 from diffurn.inference.results.words import (
-    between,
     count,
-    factor,
     listed,
     number_of,
     p_is,
-    p_value,
     paragraph,
-    plain,
-    table,
 )
 from diffurn.inference.solving.robust import words_on
 
@@ -46,7 +41,7 @@ def line_of(result: ClogitResult) -> str:
 def summary_of(result: ClogitResult) -> str:
     """The text of ``print(result)``: at most 80 columns, unless names or numbers need more."""
     lines = paragraph(f"{_TITLES[result.model]}: {sizes_of(result)}.")
-    lines += ["", *_coefficient_table(result), ""]
+    lines += ["", *coefficient_table(result, "odds ratio"), ""]
     for text in _about_fit(result):
         lines += paragraph(text)
     for note in result.notes:
@@ -64,33 +59,6 @@ def sizes_of(result: ClogitResult) -> str:
     number = "1 stratum" if strata == 1 else f"{count(strata)} strata"
     cases = number_of("case", int(result.cases))
     return f"{cases} among {number_of('row', int(result.observations))}, in {number}{extent}"
-
-
-def _coefficient_table(result: ClogitResult) -> list[str]:
-    interval = f"{100 * result.level:g}% interval"
-    columns = (
-        result.coefficients,
-        result.standard_errors,
-        result.lower,
-        result.upper,
-        result.p_values,
-    )
-    return table(
-        ("Coefficient", "β", "std. error", "odds ratio", interval, "p"),
-        [
-            (
-                name,
-                plain(estimate),
-                plain(error),
-                factor(estimate, 4),
-                between(lower, upper),
-                p_value(p),
-            )
-            for name, estimate, error, lower, upper, p in zip(
-                result.names, *(c.tolist() for c in columns), strict=True
-            )
-        ],
-    )
 
 
 def tests_of(result: ClogitResult) -> Iterator[tuple[str, LikelihoodRatio]]:

@@ -25,6 +25,7 @@ from diffurn.inference.solving.robust import words_on
 
 if TYPE_CHECKING:
     from diffurn.inference.results.fit_result import FitResult
+    from diffurn.inference.results.fitted import Fitted
     from diffurn.inference.results.selection import Selection
     from diffurn.inference.solving.estimates import Contrasts
 
@@ -69,7 +70,7 @@ def summary_of(
         f"{number_of('row', rows)}."
     )
     by_group = result.log_weights is not None
-    lines += ["", *(_weight_table(result) if by_group else _coefficient_table(result)), ""]
+    lines += ["", *(_weight_table(result) if by_group else coefficient_table(result, "exp β")), ""]
     lines += [line for text in _about_scale(result) for line in paragraph(text)]
     if not by_group:
         lines += ["", *_count_table(result), ""]
@@ -112,7 +113,7 @@ def _about_scale(result: FitResult) -> Iterator[str]:
 
 
 def _weight_table(result: FitResult) -> list[str]:
-    titles = ("Group", "Available", "Drawn", "If ω = 1", "ω", _interval_title(result), "p")
+    titles = ("Group", "Available", "Drawn", "If ω = 1", "ω", interval_title(result), "p")
     columns = (
         result.available,
         result.observed,
@@ -142,8 +143,9 @@ def _weight_table(result: FitResult) -> list[str]:
     )
 
 
-def _coefficient_table(result: FitResult) -> list[str]:
-    titles = ("Coefficient", "β", "std. error", "exp β", _interval_title(result), "p")
+def coefficient_table(result: Fitted, factor_title: str) -> list[str]:
+    """A line for each coefficient of a single data set."""
+    titles = ("Coefficient", "β", "std. error", factor_title, interval_title(result), "p")
     columns = (
         result.coefficients,
         result.standard_errors,
@@ -169,7 +171,7 @@ def _coefficient_table(result: FitResult) -> list[str]:
     )
 
 
-def _interval_title(result: FitResult) -> str:
+def interval_title(result: Fitted) -> str:
     return f"{100 * result.level:g}% interval"
 
 
@@ -197,7 +199,7 @@ def _contrast_table(result: FitResult, contrasts: Contrasts) -> list[str]:
         contrasts.adjusted_p_value,
     )
     return table(
-        ("Pair", "Ratio of ω", _interval_title(result), "p", corrected),
+        ("Pair", "Ratio of ω", interval_title(result), "p", corrected),
         [
             (
                 f"{first} / {second}",
