@@ -9,15 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from diffurn.cli.fit_options import Missing, Penalty, check_figure, check_level, check_ridge
+from diffurn.cli.fit_options import (
+    ERRORS,
+    OUTPUT,
+    ROWS,
+    AsJson,
+    Level,
+    Missing,
+    Penalty,
+    Ridge,
+    check_figure,
+    check_level,
+    check_ridge,
+)
 from diffurn.cli.models import Model
 from diffurn.cli.output import print_result, progress_bar, refuse, refusing, write_figure
 
 if TYPE_CHECKING:
     from diffurn.inference.reading.columns import Frame
     from diffurn.inference.reading.design import Formula
-
-ROWS, ERRORS, OUTPUT = "The table", "Intervals and standard errors", "Output"
 
 
 class Interval(str, Enum):
@@ -57,9 +67,7 @@ def command(
         Missing,
         typer.Option(help="Rows with missing values: left out, or refused.", rich_help_panel=ROWS),
     ] = Missing.drop,
-    level: Annotated[
-        float, typer.Option(help="Confidence level of the intervals.", rich_help_panel=ERRORS)
-    ] = 0.95,
+    level: Level = 0.95,
     interval: Annotated[
         Interval | None,
         typer.Option(
@@ -85,26 +93,14 @@ def command(
         Penalty | None,
         typer.Option(help="Keep every estimate finite by a penalty.", rich_help_panel=ERRORS),
     ] = None,
-    ridge: Annotated[
-        float | None,
-        typer.Option(
-            help="Strength λ of the ridge penalty.", show_default="1", rich_help_panel=ERRORS
-        ),
-    ] = None,
+    ridge: Ridge = None,
     figure: Annotated[
         Path | None,
         typer.Option(
             help="Draw the odds ratios to this file: .png, .svg or .pdf.", rich_help_panel=OUTPUT
         ),
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print JSON: full precision, infinities as strings, no value as null.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Conditional logistic regression, exact for strata of any size.
 

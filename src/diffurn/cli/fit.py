@@ -12,11 +12,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from diffurn.cli.fit_options import (
+    ERRORS,
+    OUTPUT,
+    ROWS,
+    AsJson,
     Covariance,
     Example,
     Interval,
+    Level,
     Missing,
     Penalty,
+    Ridge,
     check_covariance,
     check_covariates,
     check_files,
@@ -37,8 +43,6 @@ from diffurn.cli.output import (
 if TYPE_CHECKING:
     from diffurn.data import CountTable
     from diffurn.inference import FitResult, FitsBy
-
-ROWS, ERRORS, OUTPUT = "The table", "Intervals and standard errors", "Output"
 
 
 def command(
@@ -79,9 +83,7 @@ def command(
             help="Fit a table that comes with diffurn instead of a file.", rich_help_panel=ROWS
         ),
     ] = None,
-    level: Annotated[
-        float, typer.Option(help="Confidence level of the intervals.", rich_help_panel=ERRORS)
-    ] = 0.95,
+    level: Level = 0.95,
     interval: Annotated[
         Interval | None,
         typer.Option(
@@ -116,12 +118,7 @@ def command(
         Penalty | None,
         typer.Option(help="Keep every ω finite by a penalty.", rich_help_panel=ERRORS),
     ] = None,
-    ridge: Annotated[
-        float | None,
-        typer.Option(
-            help="Strength λ of the ridge penalty.", show_default="1", rich_help_panel=ERRORS
-        ),
-    ] = None,
+    ridge: Ridge = None,
     contrasts: Annotated[
         bool,
         typer.Option(
@@ -152,14 +149,7 @@ def command(
             help="Draw ω and the counts to this file: .png, .svg or .pdf.", rich_help_panel=OUTPUT
         ),
     ] = None,
-    as_json: Annotated[
-        bool,
-        typer.Option(
-            "--json",
-            help="Print JSON: full precision, infinities as strings, no value as null.",
-            rich_help_panel=OUTPUT,
-        ),
-    ] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Estimate the importance ω of each group from balls available and drawn.
 

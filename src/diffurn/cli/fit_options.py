@@ -1,15 +1,37 @@
-"""The options of `diffurn fit`: their values, and refusals of those that cannot be."""
+"""Options of `diffurn fit` and `diffurn clogit`: their values, and refusals of impossible ones."""
 
 from __future__ import annotations
 
 import math
 from enum import Enum
 from pathlib import Path
+from typing import Annotated
+
+import typer
 
 from diffurn.cli.output import check_place, refuse
 
 FIGURE_FORMATS = (".png", ".svg", ".pdf")
 MOST_GROUPS_TO_COMPARE = 100
+# The panels of the help text.
+ROWS, ERRORS, OUTPUT = "The table", "Intervals and standard errors", "Output"
+
+# Options of both commands.
+Level = Annotated[
+    float, typer.Option(help="Confidence level of the intervals.", rich_help_panel=ERRORS)
+]
+Ridge = Annotated[
+    float | None,
+    typer.Option(help="Strength λ of the ridge penalty.", show_default="1", rich_help_panel=ERRORS),
+]
+AsJson = Annotated[
+    bool,
+    typer.Option(
+        "--json",
+        help="Print JSON: full precision, infinities as strings, no value as null.",
+        rich_help_panel=OUTPUT,
+    ),
+]
 
 
 class Interval(str, Enum):
