@@ -1,14 +1,10 @@
-"""As kl-random, with fixed sets and seven latents.
+"""As kl-fixed, with seven latents and the same log ω₀.
 
 Not run yet.
 """
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import kl_random, random_sets
-from diffurn_studies.pairs.methods import Prior
+from diffurn_studies.pairs.arms import kl_fixed, kl_random, random_sets
 
-# log ω₀: the choice of the arm ``prior-fixed-7``. Until that has run, that of short probes.
-PRIOR: Prior = -4.0
-
-OPTIONS = kl_random.options(PRIOR, replace(random_sets.OPTIONS, sampler="fixed", latent=7))
+OPTIONS = kl_random.options(kl_fixed.PRIOR, replace(random_sets.OPTIONS, sampler="fixed", latent=7))
