@@ -1,4 +1,4 @@
-"""As kl-random, with fixed sets.
+"""As kl-random, with fixed sets. The second HGVAE leaves the KL of k̂ out.
 
 Not run yet.
 """
@@ -8,7 +8,7 @@ from dataclasses import replace
 from diffurn_studies.pairs.arms import kl_random, random_sets
 from diffurn_studies.pairs.methods import Prior
 
-# log ω₀: the choice of the arm ``prior-fixed``. Until that has run, that of short probes.
-PRIOR: Prior = -4.0
+# log ω₀: the choice of the arm ``prior-fixed``.
+PRIOR: Prior = "learned"
 
-OPTIONS = kl_random.options(PRIOR, replace(random_sets.OPTIONS, sampler="fixed"))
+OPTIONS = kl_random.options(PRIOR, None, base=replace(random_sets.OPTIONS, sampler="fixed"))

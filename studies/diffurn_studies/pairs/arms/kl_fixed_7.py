@@ -1,10 +1,10 @@
-"""As kl-fixed, with seven latents and the same log ω₀.
+"""As kl-fixed, with seven latents and the same priors.
 
 Not run yet.
 """
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import kl_fixed, kl_random, random_sets
+from diffurn_studies.pairs.arms import kl_fixed
 
-OPTIONS = kl_random.options(kl_fixed.PRIOR, replace(random_sets.OPTIONS, sampler="fixed", latent=7))
+OPTIONS = replace(kl_fixed.OPTIONS, latent=7)

@@ -1,10 +1,10 @@
-"""As kl-random, with seven latents and the same log ω₀.
+"""As kl-random, with seven latents and the same priors.
 
 Not run yet.
 """
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import kl_random, random_sets
+from diffurn_studies.pairs.arms import kl_random
 
-OPTIONS = kl_random.options(kl_random.PRIOR, replace(random_sets.OPTIONS, latent=7))
+OPTIONS = replace(kl_random.OPTIONS, latent=7)

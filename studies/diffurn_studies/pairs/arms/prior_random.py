@@ -1,9 +1,12 @@
 """To choose log ω₀: the best HGVAE with the KL of k̂, random sets.
 
-Not run yet. Short runs on seeds that no other arm has, at one small and one large s. The choice is
-by MSE(7−s, k̂) of the urn's mode: of the values that are below AdaVAE at s = 5, the one with the
+Short runs on seeds that no other arm has, at one small and one large s. The choice is by
+MSE(7−s, k̂) of the urn's mode: of the values that are below AdaVAE at s = 5, the one with the
 smallest error at s = 1; if there is none, the one with the smallest error at s = 5. It becomes
 `PRIOR` of the arm ``kl-random``. ``learned`` learns log ω₀ for each data set.
+
+Result (``results/pairs-prior-random``): −6, which alone is below AdaVAE at s = 5 (0.80 against
+0.83). Over both s the learned log ω₀ has the smallest error (1.22 against 1.91).
 """
 
 from dataclasses import replace

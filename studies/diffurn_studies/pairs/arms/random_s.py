@@ -6,6 +6,6 @@ tables show the results by the true s of a pair as well.
 
 from dataclasses import replace
 
-from diffurn_studies.pairs.arms import kl_random, random_sets
+from diffurn_studies.pairs.arms import kl_random
 
-OPTIONS = kl_random.options(kl_random.PRIOR, replace(random_sets.OPTIONS, shared=(-1,)))
+OPTIONS = replace(kl_random.OPTIONS, shared=(-1,))

@@ -5,4 +5,4 @@ Not run yet. 50,000 steps, as in the arm ``sprites``, which says where the file 
 
 from diffurn_studies.pairs.arms import kl_random, sprites
 
-OPTIONS = kl_random.options(kl_random.PRIOR, sprites.OPTIONS)
+OPTIONS = kl_random.options(kl_random.PRIOR, "learned", base=sprites.OPTIONS)
