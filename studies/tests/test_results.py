@@ -6,12 +6,16 @@ import gzip
 import json
 import re
 import runpy
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import tiny_study as tiny
 
 from diffurn_studies.harness.report import read_run
 from diffurn_studies.harness.run_directory import RunDirectory
+from diffurn_studies.harness.runner import run
 
 # A source distribution holds tables and figures only, so there is nothing to test in it.
 RESULTS = Path(__file__).parents[2] / "results"
@@ -101,3 +105,29 @@ def test_compressed_records_are_read_and_damaged_ones_count_as_missing(tmp_path:
     for damaged in (b"", b"no archive", packed.read_bytes()[:-10]):
         packed.write_bytes(damaged)
         assert directory.read_record("unit") is None
+
+
+def test_parts_of_a_run_join_to_the_whole(tmp_path: Path) -> None:
+    join = runpy.run_path(str(TOOLS / "join.py"))["join"]
+    study = tiny.Changed(
+        units=lambda options: [f"size{size}" for size in options.sizes],
+        run_unit=lambda options, unit, workspace: {"value": float(unit.removeprefix("size"))},
+    )
+    arm = tiny.Options(sizes=(1, 2, 3))
+    studies = {"tiny": SimpleNamespace(load=lambda: study, options=lambda name: arm)}
+    parts = [tmp_path / f"size{size}" for size in (2, 1)]
+    for part, size in zip(parts, (2, 1), strict=True):
+        run(study, replace(arm, sizes=(size,)), part, arm="paper")
+    run(study, replace(arm, sizes=(1, 2)), tmp_path / "whole", arm="paper")
+    join(tmp_path / "joined", parts, studies)
+    whole, joined = (RunDirectory(tmp_path / name) for name in ("whole", "joined"))
+    assert joined.settings() == whole.settings()
+    assert joined.environments() == whole.environments()
+    assert list(joined.timings()) == ["size2", "size1"]
+    assert joined.records() == whole.records()
+    assert joined.published().tables == whole.published().tables
+    with pytest.raises(SystemExit, match="each entry must be there once"):
+        join(tmp_path / "twice", [parts[0], parts[0]], studies)
+    arm = replace(arm, seeds=2)
+    with pytest.raises(SystemExit, match="differ from the arm in seeds, sizes, but must"):
+        join(tmp_path / "other", parts, studies)
