@@ -40,6 +40,8 @@ REFERENCES: dict[str, dict[str, Any]] = {
     FLOOR: {"color": "grey", "linestyle": (0, (1, 2))},
     "oracle": {"color": "black", "linestyle": "--"},
 }
+HOLLOW: dict[str, Any] = {"fillstyle": "none", "linestyle": ":"}
+GREY: dict[str, Any] = {"color": "grey", "marker": "o"}
 # The appendix's figures.
 REPRESENTED = {
     "disentanglement": "disentanglement (DCI)",
@@ -92,7 +94,7 @@ def _deviation(values: Sequence[float]) -> float:
 
 def shared_factors(models: Sequence[Model], latents: int) -> Figure:
     """The paper's figure, MSE(s, ŝ) by s; MSE(F−s, k̂), which is 0 for a perfect model; and the mean
-    k̂.
+    k̂. Errors are those of draws, and those of the urn's mode where it was recorded.
     """
     factors = models[0]["factors"]
     figure = Figure(figsize=(13.5, 5.2), layout="constrained", dpi=160)
@@ -114,20 +116,19 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
     handles += [
         Line2D([], [], **style, label=f"reference: {name}") for name, style in REFERENCES.items()
     ]
+    if _decided(models):
+        handles.append(Line2D([], [], **HOLLOW, **GREY, label="by the urn's mode, not by a draw"))
     if None in settings_of(models):
-        handles.append(
-            Line2D(
-                [],
-                [],
-                color="grey",
-                marker="o",
-                fillstyle="none",
-                linestyle="--",
-                label="random s, by the true s of the pair",
-            )
-        )
+        label = "random s, by the true s of the pair"
+        handles.append(Line2D([], [], **HOLLOW | {"linestyle": "--"}, **GREY, label=label))
     legend_below(figure, handles, 3)
     return figure
+
+
+def _decided(models: Sequence[Model]) -> list[Model]:
+    """The models that draw k̂, if the errors of their modes were recorded."""
+    drawing = [model for model in models if model["method"].kind == "hypergeometric"]
+    return drawing if known(drawing, "independent_error_mode") else []
 
 
 def representation(models: Sequence[Model]) -> Figure:
@@ -135,7 +136,7 @@ def representation(models: Sequence[Model]) -> Figure:
     figure = Figure(figsize=(9.5, 4.6), layout="constrained", dpi=160)
     places = _places(models)
     for panel, (name, title) in zip(figure.subplots(1, 2), REPRESENTED.items(), strict=True):
-        _by_setting(panel, models, places, name)
+        _by_setting(panel, models, places, name, _styles(models))
         panel.set_title(title, size=11)
         panel.set_xlabel("s, factors that are shared", size=10)
         panel.set_ylabel("score", size=10)
@@ -166,7 +167,10 @@ def _places(models: Sequence[Model]) -> dict[int | None, float]:
 def _errors(
     panel: Any, models: Sequence[Model], places: Mapping[int | None, float], name: str, latents: int
 ) -> None:
-    _by_setting(panel, models, places, name)
+    styles = _styles(models)
+    _by_setting(panel, models, places, name, styles)
+    hollow = {method: {**style, **HOLLOW} for method, style in styles.items()}
+    _by_setting(panel, _decided(models), places, name.replace("draw", "mode"), hollow)
     references = {shared: references_of(models, shared, latents) for shared in places}
     for reference, style in REFERENCES.items():
         values = {
@@ -199,10 +203,13 @@ def _square(values: Any) -> Any:
 
 
 def _by_setting(
-    panel: Any, models: Sequence[Model], places: Mapping[int | None, float], name: str
+    panel: Any,
+    models: Sequence[Model],
+    places: Mapping[int | None, float],
+    name: str,
+    styles: Mapping[Method, dict[str, Any]],
 ) -> None:
     """Mean and deviation of every method by s; a line connects the fixed s."""
-    styles = _styles(models)
     for index, (method, style) in enumerate(styles.items()):
         aside = 0.06 * (index - (len(styles) - 1) / 2)  # keeps equal values apart
         found = {
@@ -245,11 +252,12 @@ def _independent(panel: Any, models: Sequence[Model], latents: int) -> None:
         models,
         {shared: float(factors - shared) for shared in fixed_settings(models)},
         "independent",
+        _styles(models),
     )
     for method, style in _styles(models).items():
         random = counts_of(select(models, None, method))
         numbers = [mean_independent(counts) for counts in random.values()]
-        hollow = {**style, "linestyle": "--", "fillstyle": "none"}
+        hollow = {**style, **HOLLOW, "linestyle": "--"}
         panel.plot(
             [factors - shared for shared in random], numbers, **hollow, markersize=6, linewidth=1
         )
