@@ -10,7 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Sequence
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -32,10 +32,13 @@ ROOT = Path(__file__).parents[1]
 
 
 class Run(NamedTuple):
-    """The study and the arm of a folder of `results`."""
+    """The study and the arm of a folder of `results`, and the numbers of shared factors that are
+    finished, if these are not all.
+    """
 
     study: str
     arm: str
+    shared: tuple[int, ...] | None = None
 
 
 METHODS = {method.kind: method for method in (LABEL, ADAPTIVE, ORACLE, HYPERGEOMETRIC)}
@@ -45,6 +48,9 @@ RUNS = {
     "pairs": Run("pairs", "random-sets"),
     "pairs-best": Run("pairs", "best"),
     "pairs-search": Run("pairs", "search"),
+    "pairs-prior-random": Run("pairs", "prior-random"),
+    "pairs-prior-fixed": Run("pairs", "prior-fixed"),
+    "pairs-kl-random": Run("pairs", "kl-random", shared=(1, 3, 5)),
     "pairs-ablation": Run("pairs", "ablation"),
     "pairs-sprites": Run("pairs", "sprites"),
 }
@@ -52,9 +58,11 @@ RUNS = {
 
 def results_of(folder: Path) -> tuple[Study, Results]:
     """The study of a folder, and its records with the options of its arm."""
-    study, arm = RUNS[folder.name]
+    study, arm, shared = RUNS[folder.name]
     entry, directory = STUDIES[study], RunDirectory(folder)
     options, settings = entry.options(arm), directory.settings()
+    if shared is not None:
+        options = replace(options, shared=shared)
     if wrong := contradictions(options, settings.options):
         raise SystemExit(f"{folder} is no run of the arm {arm}: {'; '.join(wrong)}")
     records = directory.records()
