@@ -30,6 +30,7 @@ from diffurn.cli.output import progress_bar, refusing, standard_output
 from diffurn_studies.harness.machine import provenance
 from diffurn_studies.harness.records import RunError, write_atomically, write_figure, write_json
 from diffurn_studies.harness.tables import Table
+from diffurn_studies.harness.terminal import show as show_table
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -47,7 +48,7 @@ def folder(out: Path) -> Iterator[None]:
 def show(tables: Sequence[Table], out: Path) -> None:
     console = standard_output(wide=True)
     for table in tables:
-        console.print(table.as_rich())
+        show_table(console, table)
     console.print(f"records, tables and figures: {out}", soft_wrap=True, markup=False)
 
 

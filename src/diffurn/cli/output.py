@@ -76,12 +76,12 @@ def progress_bar(description: str) -> Iterator[Callable[[int, int], None]]:
 
 def standard_output(wide: bool = False) -> Console:
     """The console of reports. Letters that the terminal cannot show become question marks. `wide`
-    gives 140 columns where the output is not a terminal.
+    gives 140 columns where the output is not a terminal and COLUMNS does not say otherwise.
     """
     if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")
     console = Console(highlight=False)
-    if wide and not console.is_terminal:
+    if wide and not console.is_terminal and "COLUMNS" not in os.environ:
         console.width = 140
     return console
 

@@ -262,10 +262,12 @@ def _print(directories: dict[str, Path], as_json: bool) -> None:
         }
         typer.echo(json.dumps(content, ensure_ascii=False))
         return
+    from diffurn_studies.harness.terminal import show
+
     console = standard_output(wide=True)
     for path in directories.values():
         for table in read_tables(path):
-            console.print(table.as_rich())
+            show(console, table)
         figures = (
             ", ".join(sorted(image.name for image in (path / "figures").glob("*.png"))) or "none"
         )

@@ -7,12 +7,9 @@ import re
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from diffurn_studies.harness.kinds import CELL, TEXT, entries, list_of
-
-if TYPE_CHECKING:
-    import rich.table
 
 Cell = str | int | float | bool | None
 _LOOKS_LIKE_A_NUMBER = re.compile(r"[-−+±<>≤≥~≈]?\s*[\d.]")
@@ -75,25 +72,6 @@ class Table:
                 notes=list_of(TEXT),
             )
         )
-
-    def as_rich(self) -> rich.table.Table:
-        from rich import box
-        from rich.markup import escape
-        from rich.table import Table as RichTable
-
-        notes = escape("\n".join(self.notes)) or None
-        shown = RichTable(
-            title=escape(self.title), box=box.SIMPLE_HEAD, caption=notes, caption_justify="left"
-        )
-        for index, column in enumerate(self.columns):
-            shown.add_column(
-                escape(column),
-                justify="right" if self.is_numeric(index) else "left",
-                overflow="fold",
-            )
-        for row in self.rows:
-            shown.add_row(*(escape(text(cell)) for cell in row))
-        return shown
 
 
 def text(cell: Cell) -> str:
