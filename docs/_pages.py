@@ -111,6 +111,7 @@ LIBRARY = {
     ),
     "estimators": ("gradients through a draw, from any law", ["diffurn.estimators"]),
     "_kernels": ("Triton and C kernels that replace single functions", ["diffurn._kernels"]),
+    "_partition": ("the items of random partitions, given sizes", ["diffurn._partition"]),
     "_wallenius": ("the laws of Wallenius' distribution", ["diffurn._wallenius"]),
     "_fisher": ("the laws of Fisher's distribution", ["diffurn._fisher"]),
     "_law": (

@@ -42,7 +42,10 @@ def is_in(name: str, modules: tuple[str, ...]) -> bool:
 
 # The library.
 
-DISTRIBUTIONS = ("diffurn.fisher", "diffurn.wallenius", "diffurn._urn", "diffurn._marginals")
+DISTRIBUTIONS = (
+    *("diffurn.fisher", "diffurn.wallenius", "diffurn.partition"),
+    *("diffurn._urn", "diffurn._marginals"),
+)
 ABOVE = (
     *("diffurn.cli", "diffurn.explore", "diffurn.inference", "diffurn.data"),
     *("diffurn._dispatch", *DISTRIBUTIONS),
@@ -55,6 +58,7 @@ ABOVE = (
         ("_numerics", (*ABOVE, "diffurn.estimators", "diffurn._fisher", "diffurn._wallenius")),
         ("_fisher", (*ABOVE, "diffurn.estimators", "diffurn._wallenius", "torch.distributions")),
         ("_wallenius", (*ABOVE, "diffurn.estimators", "torch.distributions")),
+        ("_partition", (*ABOVE, "diffurn.estimators", "torch.distributions")),
         ("_kernels", (*ABOVE, "diffurn.estimators", "torch.distributions")),
         ("estimators", (*ABOVE, "torch.distributions")),
         ("data", ("diffurn.cli", "diffurn.explore", "diffurn.inference")),
@@ -96,7 +100,7 @@ def test_the_interactive_demo_uses_public_names_alone(pages: Any) -> None:
 
 # The studies and the benchmarks are built on the public names of the library.
 
-PUBLIC = ("diffurn.data", "diffurn.estimators", "diffurn.inference", *DISTRIBUTIONS[:2])
+PUBLIC = ("diffurn.data", "diffurn.estimators", "diffurn.inference", *DISTRIBUTIONS[:3])
 SHARED = ("diffurn.cli.output", "diffurn.cli.files", "diffurn.__version__", "diffurn.cli.app")
 EXCEPTIONS = {
     # a fused training step keeps the tilt of one step for the next

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
     )
     from diffurn.fisher import FisherHypergeometric
     from diffurn.inference import ClogitResult, FitResult, anova, clogit, exact_test, fit, fit_by
+    from diffurn.partition import RandomPartition
     from diffurn.wallenius import WalleniusHypergeometric
 
 __version__ = "0.1.0"
@@ -65,6 +66,7 @@ __all__ = [
     "FitResult",
     "GumbelDraw",
     "GumbelSoftmax",
+    "RandomPartition",
     "WalleniusHypergeometric",
     "__version__",
     "anova",
@@ -90,6 +92,7 @@ _HOMES = {
     "FitResult": "diffurn.inference",
     "GumbelDraw": "diffurn.estimators",
     "GumbelSoftmax": "diffurn.estimators",
+    "RandomPartition": "diffurn.partition",
     "WalleniusHypergeometric": "diffurn.wallenius",
     "anova": "diffurn.inference",
     "clogit": "diffurn.inference",

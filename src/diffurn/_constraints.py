@@ -33,6 +33,32 @@ class UrnCounts(constraints.Constraint):
         return f"UrnCounts(group_sizes={sizes}, draws={draws})"
 
 
+class Partitions(constraints.Constraint):
+    """Subsets 0, …, K - 1 of items, of which subset k has at most m_k; -1 for missing items.
+
+    Example:
+        >>> support = Partitions(torch.tensor([1, 3]), torch.tensor([True, True, False]))
+        >>> support.check(torch.tensor([[0, 1, -1], [0, 0, -1], [1, 1, 1]]))
+        tensor([ True, False, False])
+    """
+
+    is_discrete = True
+    event_dim = 1
+
+    def __init__(self, group_sizes: Tensor, mask: Tensor) -> None:
+        self.group_sizes = group_sizes
+        self.mask = mask
+
+    def check(self, value: Tensor) -> Tensor:
+        subsets = torch.arange(self.group_sizes.shape[-1], device=value.device)
+        is_in = value.unsqueeze(-1) == subsets  # (..., n, K)
+        possible = torch.where(self.mask, is_in.any(-1), value == -1).all(-1)
+        return possible & (is_in.sum(-2) <= self.group_sizes).all(-1)
+
+    def __repr__(self) -> str:
+        return f"Partitions(group_sizes={_shown(self.group_sizes)}, items={self.mask.shape[-1]})"
+
+
 def _shown(tensor: Tensor) -> str:
     """A short tensor as a list of its numbers, a long one as its shape."""
     return str(tensor.tolist()) if tensor.numel() <= 8 else f"<shape {tuple(tensor.shape)}>"
@@ -48,6 +74,7 @@ class _LogWeights(constraints.Constraint):
 
 
 urn_counts = UrnCounts
+partitions = Partitions
 log_weights = _LogWeights()
 weights = constraints.independent(constraints.nonnegative, 1)
 group_sizes = constraints.independent(constraints.nonnegative_integer, 1)

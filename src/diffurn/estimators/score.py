@@ -60,11 +60,21 @@ def score_surrogate(
         slope = _slope_at(f, mean.detach())
         residuals = residuals - (slope * x).sum(-1)
         exact_part = (slope * (mean - mean.detach())).sum(-1)
-    baseline = (residuals.sum(0) - residuals) / (num_samples - 1)
-    log_prob = urn.log_prob(x)
+    return with_score(values, residuals, urn.log_prob(x)) + exact_part
+
+
+def with_score(values: Tensor, residuals: Tensor, log_prob: Tensor) -> Tensor:
+    """The mean of values ``(S, ...)``, with the score-function estimate of its gradient added.
+
+    Args:
+        values: f(x) of S ≥ 2 samples, whose own gradient is kept.
+        residuals: the values that are multiplied by the score, without a gradient; their
+            leave-one-out means are the baseline.
+        log_prob: of the samples.
+    """
+    baseline = (residuals.sum(0) - residuals) / (len(residuals) - 1)
     score_part = ((residuals - baseline) * (log_prob - log_prob.detach())).mean(0)
-    surrogate: Tensor = values.mean(0) + score_part + exact_part
-    return surrogate
+    return values.mean(0) + score_part
 
 
 def _slope_at(f: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
