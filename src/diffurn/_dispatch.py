@@ -157,6 +157,10 @@ _WORK_OF_AN_URN = 1 << 16
 # The same for all urns together, where few probabilities are wanted: for each, and in any case.
 _WORK_PER_PROBABILITY = 1500
 _WORK_FOR_ANY = 1 << 17
+# C kernels integrate a probability in so much of that time for each group, and without the time in
+# which PyTorch's operations are launched.
+_WORK_OF_A_GROUP_BY_KERNELS = 100
+_WORK_OF_LAUNCHES = 30_000
 # Nats below which the smallest probability of a state must not fall, or it would underflow.
 _DEEPEST = 600.0
 # Balls of a draw up to which drawing them one by one is faster than a race.
@@ -182,7 +186,11 @@ def wallenius_for_values(urn: Urn, number: int) -> Integral:
     if states is None or asks_for_derivative(urn._given) or not can_read(urn._given):
         return law
     work = urn.batch_shape.numel() * states.work
-    if work > max(_WORK_FOR_ANY, _WORK_PER_PROBABILITY * number) or not _are_deep_enough(law):
+    if urn.draws.device.type == "cpu" and can_call():
+        by_integral = number * urn.event_shape[0] * _WORK_OF_A_GROUP_BY_KERNELS - _WORK_OF_LAUNCHES
+    else:
+        by_integral = max(_WORK_FOR_ANY, _WORK_PER_PROBABILITY * number)
+    if work > by_integral or not _are_deep_enough(law):
         return law
     return Sequential.of(law, states)
 

@@ -81,12 +81,14 @@ class WalleniusHypergeometric(Urn):
 
     def log_prob(self, value: Any) -> Tensor:
         """log P(x), differentiable twice in the weights; -inf outside the support."""
-        x, _ = self._checked_counts(value)
+        x, checked = self._checked_counts(value)
+        rows = x.numel() // self.event_shape[0]
+        law = _dispatch.wallenius_for_values(self, max(rows, self.batch_shape.numel()))
+        if checked and self._is_positive():
+            return self._or_nan(law.log_prob(x))
         possible = (x.sum(-1) == self.draws) & ((x >= 0) & (x <= self._drawable())).all(-1)
         counts = torch.where(possible.unsqueeze(-1), x, 0.0)
-        log_prob = _dispatch.wallenius_for_values(self, possible.numel()).log_prob(counts)
-        log_prob = torch.where(self._fixed().all(-1), 0.0, log_prob)
-        return self._or_nan(torch.where(possible, log_prob.clamp(max=0), -torch.inf))
+        return self._or_nan(torch.where(possible, law.log_prob(counts), -torch.inf))
 
     @property
     def mean(self) -> Tensor:

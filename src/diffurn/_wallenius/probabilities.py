@@ -21,6 +21,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from diffurn._kernels.dispatch import can_call, primitive
 from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import can_read
@@ -75,7 +76,7 @@ class _State:
     log_weights: Tensor  # (..., c)
     group_sizes: Tensor  # (..., c)
     counts: Tensor  # x, (..., c)
-    certain: Tensor  # whether no ball or every ball is drawn, so that P(x) = 1, (...)
+    certain: Tensor  # whether no ball, every ball or one group is drawn: P(x) = 1, (...)
     log_rate: Tensor  # log D; arbitrary if certain, (...)
     rate_shares: Tensor  # ω_j (m_j - x_j) / D, (..., c)
     can_look: bool  # whether values can be read
@@ -85,6 +86,7 @@ class _State:
         left = group_sizes - counts
         log_rates = torch.where(left > 0, log_weights + torch.log(left), -torch.inf)
         certain = (counts.sum(-1) == 0) | (log_rates == -torch.inf).all(-1)
+        certain = certain | ((group_sizes > 0).sum(-1) <= 1)
         log_rates = torch.where(certain.unsqueeze(-1), 0.0, log_rates)
         log_rate = torch.logsumexp(log_rates, -1)
         shares = torch.exp(log_rates - log_rate.unsqueeze(-1))
@@ -252,10 +254,20 @@ def log_prob_and_derivatives(
     return flat[..., 0], stacked[..., 0, :], stacked[..., 1:, :]
 
 
+@primitive
+def log_prob_value(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
+    """`log_prob` of operands of one shape, without a derivative."""
+    return _integrate(_log_prob, log_weights, group_sizes, counts).clamp(max=0)
+
+
+@primitive
+def score_value(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
+    """The derivative of `log_prob` in log ω, without a derivative of its own."""
+    return _integrate(_score, log_weights, group_sizes, counts)
+
+
 class _LogProb(ClosedForm):
-    @staticmethod
-    def forward(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
-        return _integrate(_log_prob, log_weights, group_sizes, counts)
+    forward = staticmethod(log_prob_value)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
@@ -267,9 +279,7 @@ class _LogProb(ClosedForm):
 
 
 class _Score(ClosedForm):
-    @staticmethod
-    def forward(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
-        return _integrate(_score, log_weights, group_sizes, counts)
+    forward = staticmethod(score_value)
 
     @staticmethod
     def _product(ctx: Any, vector: Tensor) -> Tensor:
@@ -286,7 +296,11 @@ class _Score(ClosedForm):
 
 def log_prob(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
     """log P(x) of possible counts ``(..., c)``, all float64; differentiable twice in log ω."""
-    urn = torch.broadcast_tensors(log_weights, group_sizes, counts)
+    urn = log_weights, group_sizes, counts
+    if not (log_weights.shape == group_sizes.shape == counts.shape):
+        urn = torch.broadcast_tensors(*urn)
+    if can_call(log_weights.detach(), group_sizes, counts):  # the C kernel merges groups itself
+        return _LogProb.of(*urn)
     if urn[2].shape[-1] >= _FEWEST_TO_MERGE and can_read(counts) and counts.numel():
         drawn = int((urn[2] > 0).sum(-1).amax())
         if 2 * drawn < urn[2].shape[-1]:

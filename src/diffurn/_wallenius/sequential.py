@@ -153,7 +153,7 @@ class Sequential(Integral):
         number = self.states.number_of(x)
         shape = common_shape([law.shape[:-1], number.shape])
         own = law.expand(*shape, -1).gather(-1, number.expand(shape).unsqueeze(-1))
-        return own.squeeze(-1).log()
+        return own.squeeze(-1).log().clamp(max=0)
 
     def mean(self) -> Tensor:
         log_weights, group_sizes, draws = self.within_reach()

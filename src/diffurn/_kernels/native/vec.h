@@ -127,6 +127,30 @@ INLINE vec vexp(vec x) {
     return where(nan, given, s * power_of_two(half) * power_of_two(k - half));
 }
 
+/* e^x - 1, relatively accurate. */
+INLINE vec vexpm1(vec x) {
+    ivec nan = x != x;
+    vec given = x;
+    x = larger(smaller(x, all(709.0)), all(-40.0));
+    vec k = rounded(x * 1.4426950408889634);
+    vec r = (x - k * 0.6931471803691238) - k * 1.9082149292705877e-10;
+    vec s = all(1.0 / 6227020800.0); /* Taylor's series, up to r^13 / 13! */
+    s = s * r + 1.0 / 479001600.0;
+    s = s * r + 1.0 / 39916800.0;
+    s = s * r + 1.0 / 3628800.0;
+    s = s * r + 1.0 / 362880.0;
+    s = s * r + 1.0 / 40320.0;
+    s = s * r + 1.0 / 5040.0;
+    s = s * r + 1.0 / 720.0;
+    s = s * r + 1.0 / 120.0;
+    s = s * r + 1.0 / 24.0;
+    s = s * r + 1.0 / 6.0;
+    s = s * r + 0.5;
+    s = r + r * r * s;
+    vec scale = power_of_two(smaller(k, all(1023.0)));
+    return where(nan, given, scale * s + (scale - 1.0));
+}
+
 /* log(y + rest) for finite y > 0, where rest is the rounding error of y. */
 INLINE vec log_of_sum(vec y, vec rest) {
     ivec subnormal = y < 2.2250738585072014e-308;

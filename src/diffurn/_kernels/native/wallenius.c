@@ -2,6 +2,7 @@
    have arrived, their counts follow Fisher's law with the odds e^y - 1, where y = ω e^u. */
 
 #include "nodes.h"
+#include "race.h"
 
 #include <stdlib.h>
 
@@ -9,26 +10,6 @@
 #define LARGEST_LOG_ODDS 1000.0
 /* If Σ m p q is larger, the counts of balls drawn and of balls left are accurate at one tilt. */
 #define WIDE 1.0
-
-/* log(e^y - 1) of log y. */
-INLINE vec log_odds_of_arrival(vec log_y) {
-    vec y = vexp(larger(smaller(log_y, all(700.0)), all(-700.0)));
-    ivec late = y > 1.0;
-    vec early = where(late, all(1.0), y), z = early * early;
-    vec series = all(-1.0874343492790309365e-17); /* log(2 sinh(y/2) / y) in powers of y² */
-    series = series * z + 4.7700344757099136467e-16;
-    series = series * z - 2.1185501852016142918e-14;
-    series = series * z + 9.5589546647747705949e-13;
-    series = series * z - 4.403491782239577654e-11;
-    series = series * z + 2.0876756987868098979e-9;
-    series = series * z - 1.0333994708994708995e-7;
-    series = series * z + 5.5114638447971781305e-6;
-    series = series * z - 3.4722222222222222222e-4;
-    series = series * z + 4.1666666666666666667e-2;
-    vec log_odds = where(late, y + vlog1p(-vexp(-where(late, y, all(1.0)))),
-                         log_y + (0.5 * early + z * series));
-    return smaller(log_odds, all(LARGEST_LOG_ODDS));
-}
 
 /* Fisher's urn at one time. Lists have one number for each group. */
 typedef struct {
@@ -43,7 +24,8 @@ static void place(Race *race, const double *log_weights, double u) {
     for (int64_t j = 0; j < race->groups; j += LANES) {
         int64_t number = race->groups - j;
         vec log_time = load_first(log_weights + j, number, 0.0) + u;
-        store_first(race->log_odds + j, log_odds_of_arrival(log_time), number);
+        vec log_odds = smaller(log_odds_of_arrival(log_time), all(LARGEST_LOG_ODDS));
+        store_first(race->log_odds + j, log_odds, number);
         store_first(race->arrivals + j, vexp(smaller(log_time, all(LARGEST_LOG_TIME))), number);
     }
     race->low = log_tilt_of(race->log_odds, race->group_sizes, race->draws, race->groups);
@@ -128,9 +110,9 @@ static void run(Race *race, const double *log_weights, double u) {
         vec left = load_first(race->left + j, number, 0.0);
         vec drawn = load_first(race->drawn + j, number, 0.0);
         vec x = load_first(race->log_odds + j, number, 0.0);
-        vec saturation = where(y > 1e-8, y * vexp(-x), 1.0 - 0.5 * y); /* y / (e^y - 1) */
+        vec b = where(y > 1e-8, y * vexp(-x), 1.0 - 0.5 * y); /* y / (e^y - 1) */
         rate += where(left > 0.0, left * y, all(0.0));
-        full += where(drawn > 0.0, drawn * saturation, all(0.0));
+        full += where(drawn > 0.0, drawn * b, all(0.0));
     }
     race->rate = sum(rate);
     race->slope = sum(full) - race->rate + 1.0;

@@ -1,19 +1,42 @@
-"""The C kernels of the race behind Wallenius' law."""
+"""C kernels for Wallenius' law: probabilities, and the race behind moments."""
 
 from __future__ import annotations
 
+import torch
 from torch import Tensor
 
 from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.native import fisher  # noqa: F401 (sets the constants)
-from diffurn._kernels.native.calls import Kernel
-from diffurn._wallenius import moments
+from diffurn._kernels.native.calls import Kernel, aligned
+from diffurn._wallenius import moments, probabilities
 
 _races = Kernel("races", 7, numbers=2)
+_outcomes = Kernel("outcomes", 5)
 # Digits are lost in proportion to the number of balls; larger urns take PyTorch's operations.
 _MOST_BALLS = 100_000
 # A race takes so many passes over the groups, about.
 _PASSES = 8
+# A probability takes about as long as Fisher's of so many times the groups.
+_INTEGRAL = 16
+
+
+@replaces(probabilities.log_prob_value, on="cpu")
+def log_prob(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
+    batch, operands = aligned(log_weights, group_sizes, counts, events=(1, 1, 1))
+    values = log_weights.new_empty(batch)
+    work, numbers = _INTEGRAL * operands[0].numel(), operands[0].shape[-1:]
+    _outcomes(*operands, values, None, numbers=numbers, rows=values.numel(), work=work)
+    return values
+
+
+@replaces(probabilities.score_value, on="cpu")
+def score(log_weights: Tensor, group_sizes: Tensor, counts: Tensor) -> Tensor:
+    _, operands = aligned(log_weights, group_sizes, counts, events=(1, 1, 1))
+    values = torch.empty_like(operands[0])
+    work, groups = _INTEGRAL * values.numel(), values.shape[-1]
+    rows = values.numel() // max(1, groups)
+    _outcomes(*operands, None, values, numbers=(groups,), rows=rows, work=work)
+    return values
 
 
 def _run(

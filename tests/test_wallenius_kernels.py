@@ -1,0 +1,203 @@
+"""C kernels of Wallenius' law: the numbers of PyTorch's operations, and of oracles in many digits.
+
+`test_wallenius` and others compare all urns with oracles, by whichever way is used.
+"""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+import torch
+from mpmath import mp, mpf
+from torch import Tensor
+from torch.func import jacfwd, jacrev, vmap
+
+from diffurn import WalleniusHypergeometric, _dispatch
+from diffurn._kernels import dispatch
+from diffurn._wallenius import probabilities
+from support.tolerances import WALLENIUS
+from support.urns import Urn
+from support.wallenius_oracles import LARGE, SMALL, Balls, slope
+from support.wallenius_oracles import log_prob as exact_log_prob
+
+if not dispatch.HAS_NATIVE:
+    pytest.skip("the C kernels were not built, or DIFFURN_NATIVE is 0", allow_module_level=True)
+
+from diffurn._kernels.native import wallenius as kernels
+
+PRIMITIVES = {"log_prob": probabilities.log_prob_value, "score": probabilities.score_value}
+
+
+def plain(function: str, *operands: Tensor) -> Tensor:
+    """PyTorch's operations, which transforms and compilers take."""
+    result: Tensor = PRIMITIVES[function].__wrapped__(*operands)  # type: ignore[attr-defined]
+    return result
+
+
+@pytest.mark.parametrize("name", PRIMITIVES)
+def test_a_kernel_is_found_from_the_primitive_that_it_replaces(name: str) -> None:
+    assert dispatch.native_kernel_of(PRIMITIVES[name]) is getattr(kernels, name)
+
+
+# --------------------------------------------------------------------------------------------------
+# Probabilities and scores
+# --------------------------------------------------------------------------------------------------
+
+
+def states_of(urn: Urn, number: int = 12) -> tuple[Tensor, Tensor, Tensor]:
+    """Log-weights, sizes and drawn counts of an urn."""
+    weights = torch.tensor(urn.log_weights, dtype=torch.float64)
+    law = WalleniusHypergeometric(urn.group_sizes, urn.draws, log_weights=weights)
+    torch.manual_seed(number)
+    counts = law.sample((number,))
+    log_weights, sizes, _ = _dispatch.wallenius(law).operands
+    return log_weights.expand_as(counts), sizes.expand_as(counts), counts
+
+
+def assert_as_plain(log_weights: Tensor, sizes: Tensor, counts: Tensor) -> None:
+    states = log_weights, sizes, counts
+    ours, wanted = kernels.log_prob(*states), plain("log_prob", *states)
+    assert ours.shape == wanted.shape
+    assert ((ours - wanted).abs() <= 1e-11 * wanted.abs().clamp(min=1)).all()
+    assert (ours <= 0).all()
+    ours, wanted = kernels.score(*states), plain("score", *states)
+    # A score is a difference of terms up to n.
+    allowed = 1e-12 * (1 + counts.sum(-1, keepdim=True)) + 1e-10 * wanted.abs()
+    assert ((ours - wanted).abs() <= allowed).all()
+
+
+@pytest.mark.parametrize("urn", [*SMALL, *LARGE], ids=str)
+def test_states_of_all_urns_have_the_numbers_of_the_plain_path(urn: Urn) -> None:
+    assert_as_plain(*states_of(urn))
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 10.0, 100.0, 700.0])
+def test_random_states_have_the_numbers_of_the_plain_path(scale: float) -> None:
+    torch.manual_seed(int(scale))
+    for groups, most in ((2, 10), (3, 200), (8, 5), (33, 1), (4, 10**6)):
+        sizes = torch.randint(0, most + 1, (60, groups)).double()
+        counts = (sizes * torch.rand(60, groups)).round()
+        counts[:3], counts[3:6] = 0.0, sizes[3:6]
+        log_weights = scale * torch.randn(60, groups).double()
+        log_weights[::2, 0] = log_weights[::2, 1]  # ties
+        assert_as_plain(log_weights - log_weights.amax(-1, keepdim=True), sizes, counts)
+
+
+HARD = (
+    ((1000, 1000, 10), (900, 900, 3), (0.0, 3.0, -9.0)),
+    ((10**6, 40), (10**6 - 1, 20), (0.0, -2.0)),  # one group runs out long before the other
+    ((5, 5, 5), (5, 5, 1), (30.0, 0.0, -30.0)),
+    ((1,) * 40, (1,) * 3 + (0,) * 37, tuple(0.3 * j for j in range(40))),
+)
+
+
+@pytest.mark.parametrize(("sizes", "counts", "log_weights"), HARD)
+def test_values_and_scores_agree_with_forty_digits(
+    sizes: tuple[int, ...], counts: tuple[int, ...], log_weights: tuple[float, ...]
+) -> None:
+    urn = Balls.of(sizes, sum(counts), [mp.exp(mpf(lw)) for lw in log_weights])
+    state = [torch.tensor([x], dtype=torch.float64) for x in (log_weights, sizes, counts)]
+    exact = exact_log_prob(urn, counts)
+    error = abs(mpf(kernels.log_prob(*state).item()) - exact)
+    assert error <= WALLENIUS.log_prob * max(1, abs(exact))
+    score = kernels.score(*state)[0]
+    for group in (0, 1, len(sizes) - 1):
+        exact = slope(lambda balls: exact_log_prob(balls, counts), urn, group)
+        assert abs(mpf(score[group].item()) - exact) <= 1e-9 * max(1, abs(exact))
+
+
+def test_certain_states_have_probability_one_and_no_score() -> None:
+    sizes = torch.tensor([[5.0, 3.0, 2.0], [5.0, 3.0, 2.0], [0.0, 9.0, 0.0]])
+    counts = torch.tensor([[0.0, 0.0, 0.0], [5.0, 3.0, 2.0], [0.0, 4.0, 0.0]])
+    log_weights = torch.tensor([[0.3, -2.0, 1.0]]).expand(3, 3)
+    assert kernels.log_prob(log_weights, sizes, counts).tolist() == [0.0] * 3
+    assert not kernels.score(log_weights, sizes, counts).any()
+
+
+def test_nan_stays_in_its_row() -> None:
+    log_weights = torch.zeros(3, 3)
+    log_weights[1, 2] = torch.nan
+    counts = torch.tensor([1.0, 2.0, 1.0]).repeat(3, 1)
+    counts[2, 0] = torch.nan
+    state = log_weights, torch.full((3, 3), 4.0), counts
+    for values in (kernels.log_prob(*state).unsqueeze(-1), kernels.score(*state)):
+        assert values.isnan().all(-1).tolist() == [False, True, True]
+        assert not values[0].isnan().any()
+
+
+def test_shapes_broadcast_and_empty_batches_have_no_results() -> None:
+    log_weights, sizes, counts = torch.randn(4, 1, 3), torch.full((3,), 5.0), torch.ones(2, 3)
+    found = kernels.log_prob(log_weights, sizes, counts)
+    assert found.shape == (4, 2)
+    assert found[3, 1] == kernels.log_prob(log_weights[3, 0], sizes, counts[0])
+    assert kernels.score(log_weights, sizes, counts).shape == (4, 2, 3)
+    assert kernels.log_prob(log_weights[:0], sizes, counts[0]).shape == (0, 1)
+    assert kernels.score(log_weights[:0], sizes, counts[0]).shape == (0, 1, 3)
+
+
+def test_subsets_of_many_balls_have_a_score_of_sum_zero() -> None:
+    """c = 10⁴ and k = 10³; the score is invariant to the scale of the weights."""
+    torch.manual_seed(1)
+    log_weights = torch.randn(10_000, requires_grad=True)
+    urn = WalleniusHypergeometric([1] * 10_000, 1000, log_weights=log_weights)
+    subset = urn.sample()
+    log_prob = urn.log_prob(subset)
+    log_prob.backward()
+    assert log_weights.grad is not None
+    assert abs(float(log_weights.grad.sum())) < 1e-9
+    assert log_weights.grad[subset == 1].min() > 0 > log_weights.grad[subset == 0].max()
+    operands = log_weights.detach(), torch.ones(10_000), subset
+    wanted = plain("log_prob", *probabilities._merged(1000, *operands))
+    assert math.isclose(log_prob.item(), wanted.item(), rel_tol=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------
+# Where they are called
+# --------------------------------------------------------------------------------------------------
+
+
+def log_prob(log_weights: Tensor) -> Tensor:
+    urn = WalleniusHypergeometric([200, 150, 90], 180, log_weights=log_weights)
+    return urn.log_prob(torch.tensor([80.0, 70.0, 30.0]))
+
+
+@pytest.mark.filterwarnings(r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(
+    "transformed",
+    [
+        lambda x: vmap(log_prob)(torch.stack([x, 2 * x])),
+        lambda x: jacfwd(log_prob)(x),
+        lambda x: jacrev(jacrev(log_prob))(x),
+        lambda x: jacfwd(jacrev(log_prob))(x),
+    ],
+    ids=["vmap", "jacfwd", "reverse twice", "forward over reverse"],
+)
+def test_transforms_give_the_numbers_of_the_plain_path(
+    transformed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log_weights = torch.tensor([0.3, -1.0, 0.5])
+    found = transformed(log_weights)
+    monkeypatch.setattr(dispatch, "HAS_NATIVE", False)
+    torch.testing.assert_close(found, transformed(log_weights), rtol=1e-10, atol=1e-10)
+
+
+def test_second_derivatives_follow_from_the_plain_path() -> None:
+    leaf = torch.tensor([0.3, -1.0, 0.5], requires_grad=True)
+    (score,) = torch.autograd.grad(log_prob(leaf), leaf, create_graph=True)
+    (curvature,) = torch.autograd.grad(score[0], leaf)
+    wanted = jacrev(jacrev(log_prob))(leaf.detach())[0]
+    torch.testing.assert_close(curvature, wanted, rtol=1e-9, atol=1e-9)
+
+
+def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(2)
+    sizes = torch.randint(1, 40, (3000, 3)).double()
+    counts = (sizes * torch.rand(3000, 3)).floor()
+    state, found = (torch.randn(3000, 3), sizes, counts), []
+    for number in (1, 2, 5):
+        monkeypatch.setattr(torch, "get_num_threads", lambda number=number: number)
+        found.append((kernels.log_prob(*state), kernels.score(*state)))
+    for values, scores in found[1:]:
+        assert values.equal(found[0][0])
+        assert scores.equal(found[0][1])
