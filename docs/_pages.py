@@ -51,15 +51,40 @@ def with_rows(table: Table, **values: str) -> Table:
     )
 
 
-def as_markdown(table: Table) -> Markdown:
-    """A table of a study as the page shows it."""
+def as_markdown(table: Table, notes: bool = True) -> Markdown:
+    """A table of a study as the page shows it; without notes where the page has them already."""
     sides = ["--:" if table.is_numeric(column) else ":--" for column in range(len(table.columns))]
     lines = [table.columns, sides, *([text(cell) for cell in row] for row in table.rows)]
     rows = [
         "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
     ]
-    below = [f"\n{note}" for note in table.notes]
+    below = [f"\n{note}" for note in table.notes if notes]
     return Markdown("\n".join([f"**{table.title}**\n", *rows, *below]))
+
+
+def accuracies() -> Markdown:
+    """Accuracy of the paper's three priors and of ours on the three versions of MNIST."""
+    title, prior = "Clustering: three priors over the assignments", "hypergeometric"
+    laws = {"counts": results("clustering-counts"), "assignments": results("clustering")}
+    found = {law: with_rows(tables[title], prior=prior) for law, tables in laws.items()}
+    rivals = {name: with_rows(laws["assignments"][title], prior=name) for name in RIVALS}
+    rows: dict[str, tuple[Table, str]] = {}
+    for name in RIVALS:
+        rows[f"{name}, the paper"] = rivals[name], "paper"
+        rows[f"{name}, here"] = rivals[name], "accuracy (%)"
+    rows["hypergeometric, the paper"] = found["counts"], "paper"
+    rows["hypergeometric by counts, here"] = found["counts"], "accuracy (%)"
+    rows["hypergeometric by assignments, here"] = found["assignments"], "accuracy (%)"
+    versions = found["counts"].columns.index("data")
+    lines = [
+        [name, *(text(row[table.columns.index(column)]) for row in table.rows)]
+        for name, (table, column) in rows.items()
+    ]
+    columns = ["prior", *(text(row[versions]) for row in found["counts"].rows)]
+    return as_markdown(Table("Accuracy in % on the test images, mean ± deviation", columns, lines))
+
+
+RIVALS = "uniform", "categorical"
 
 
 def shell(command: str, folder: Path | str = ".") -> None:

@@ -1,12 +1,11 @@
-"""Writes the paper's claims with verdicts, and the tables of results, into README.md and the pages
-of the site, from `results/*/tables.json`. Run by `make glance`.
+"""Writes the paper's claims with verdicts into README.md and the pages of the site, from
+`results/*/tables.json`. Run by `make glance`.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,62 +32,6 @@ def only(found: list[Row], **wanted: str) -> Row:
         if all(str(row[name]).startswith(text) for name, text in wanted.items())
     ]
     return row
-
-
-def ks() -> tuple[str, str]:
-    tests = rows("ks", "Kolmogorov-Smirnov tests, ω₂ varied")
-    paper, exact, merged = (
-        only(tests, comparison=text)
-        for text in ("merged chain against SciPy", "exact", "merged chain against Fisher")
-    )
-    best = only(rows("ks", "Can a different ω make up for the merge?"), **{"ω₂": "10"})
-    theirs = (
-        f"{paper['tests']} tests against a reference merged in the same way: {paper['paper']} "
-        "rejected; "
-        "a different ω makes up for the merge"
-    )
-    ours = (
-        f"{paper['rejected, corrected']} rejected; against Fisher's law itself "
-        f"{merged['rejected, corrected']} of {merged['tests']}, "
-        f"of the exact sampler {exact['rejected, corrected']} ({exact['expected, corrected']} "
-        "expected). "
-        f"At ω₂ = 10 it does, to {best['smallest KL']} nats, with ω = "
-        f"({best['ω̃ that attains it']})"
-    )
-    return theirs, ours
-
-
-def minimal(folder: str) -> tuple[str, str]:
-    ends = [row for row in rows(folder, TRAINED) if row["data"] == "Fisher's law"]
-    errors = [f"{row['largest error']} ({row['gradient']})" for row in ends]
-    return (
-        "ω is learnt; shown as plots",
-        f"largest error of log ω₂ on data of Fisher's law: {', '.join(errors)}",
-    )
-
-
-def categorical() -> tuple[str, str]:
-    ways = rows("categorical", "Unconstrained categoricals in place of an urn")
-    parallel, sequence, urn = (
-        only(ways, way=text)
-        for text in (
-            "three categoricals in parallel",
-            "three categoricals in seq",
-            "the urn, exact",
-        )
-    )
-    broken = [
-        f"{row['invalid among draws']} {where}"
-        for row, where in (
-            (parallel, "in parallel"),
-            (sequence, "in sequence"),
-            (urn, "of the urn"),
-        )
-    ]
-    return (
-        "categoricals in place of an urn break Σx = n; argued, not measured",
-        f"draws that break it after training: {', '.join(broken)}",
-    )
 
 
 BEST = "HGVAE (covariance, log1p, once, lr 1e-3, detached"
@@ -302,86 +245,6 @@ def claims(prefix: str = "") -> str:
     return f"\n{head}{''.join(lines)}\n"
 
 
-def clustering(folder: str) -> tuple[str, str]:
-    versions, priors = (
-        paper()["clustering"]["by_dataset"],
-        ("uniform", "categorical", "hypergeometric"),
-    )
-    stated = {
-        prior: [f"{version['accuracy'][prior]['mean']:.1f}" for version in versions.values()]
-        for prior in priors
-    }
-    found = rows(folder, "Clustering: three priors over the assignments")
-    trained = dict.fromkeys(row["prior"] for row in found)
-    ours = {
-        prior: [
-            only(found, data=version, prior=prior)["accuracy (%)"].split(" ±")[0]
-            for version in versions
-        ]
-        for prior in trained
-    }
-    theirs, here = (
-        ", ".join(f"{' '.join(values)} ({prior})" for prior, values in each.items())
-        for each in (stated, ours)
-    )
-    return f"accuracy in % on the three versions of the data: {theirs}", here
-
-
-# Of clustering: the folder of `results`, and the arm of its command.
-CLUSTERING = {
-    "clustering by counts, VaDE's autoencoder": ("clustering-counts", "counts"),
-    "clustering by assignments, VaDE's autoencoder": ("clustering", "assignments"),
-    "clustering by assignments, our own autoencoders": ("clustering-own", "own"),
-    "clustering by assignments, the best settings found": ("clustering-beyond", "beyond"),
-}
-
-
-# Of pairs: the folder, and the arm.
-PAIRS_ARMS = {
-    "pairs, arm scenes, settings of the paper, 100,000 steps": (PAPERS, "random-sets"),
-    "pairs, arm scenes, the best settings found": (BETTER, "best"),
-    "pairs, arm scenes, the best settings with the KL of k̂, s = 1, 3, 5": (WHOLE, "kl-random"),
-    "pairs, Sprites, HGVAE with the best settings found": (SPRITES, "sprites"),
-}
-
-
-def lines() -> Iterator[tuple[str, str, str, str]]:
-    """Study, the paper's result, the result here, command."""
-    yield "Kolmogorov-Smirnov", *ks(), "ks"
-    yield "minimal example", *minimal("minimal"), "minimal"
-    yield (
-        "minimal example, released optimiser",
-        *minimal("minimal-released"),
-        ("minimal --arm released"),
-    )
-    yield "categoricals", *categorical(), "categorical"
-    for name, (run, arm) in PAIRS_ARMS.items():
-        found = [
-            f"{claim.partition(' below')[0]} over all s: {over_all(judged(run, claim))}"
-            for claim in (ESTIMATE, OURS)
-        ]
-        yield (
-            name,
-            "MSE(s, ŝ) of HGVAE below those of LabelVAE and AdaVAE; shown as a plot",
-            "; ".join(found),
-            f"pairs --arm {arm}",
-        )
-    for name, (folder, arm) in CLUSTERING.items():
-        yield name, *clustering(folder), f"clustering --arm {arm}"
-
-
-def table() -> str:
-    head = "| study | in the paper | here | command |\n|---|---|---|---|\n"
-    return (
-        f"\n{head}"
-        + "".join(
-            f"| {name} | {paper} | {here} | `diffurn reproduce {command}` |\n"
-            for name, paper, here, command in lines()
-        )
-        + "\n"
-    )
-
-
 def summary() -> str:
     """The README's table: one row for each study, in a few words."""
     tests = rows("ks", "Kolmogorov-Smirnov tests, ω₂ varied")
@@ -420,13 +283,9 @@ def summary() -> str:
     return f"\n{head}" + "".join(f"| `{name}` | {a} | {b} |\n" for name, a, b in lines) + "\n"
 
 
-def everything() -> str:
-    return f"{claims()}## Pairs by run\n{by_run()}## All runs\n{table()}"
-
-
 TABLES = {
     ROOT / "README.md": summary,
-    ROOT / "docs" / "results.md": everything,
+    ROOT / "docs" / "reproducing.md": claims,
     ROOT / "docs" / "pairs.md": lambda: claims("pairs") + by_run().lstrip(),
     ROOT / "docs" / "clustering.md": lambda: claims("clustering"),
     ROOT / "results" / "README.md": claims,
