@@ -29,6 +29,7 @@ html_theme = "furo"
 html_title = f"diffurn {version}"
 html_static_path = ["_static"]
 html_css_files = ["site.css"]
+html_js_files = ["filter.js"]
 html_theme_options = {"navigation_with_keys": True}
 html_math_renderer = "mathml"
 
