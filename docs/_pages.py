@@ -130,6 +130,7 @@ LIBRARY = {
     "explore": ("the interactive demo: numbers, figures, server", ["diffurn.explore"]),
     "inference": ("weights ω from counts: fits and tests", ["diffurn.inference"]),
     "data": ("count tables", ["diffurn.data"]),
+    "nn": ("layers for networks", ["diffurn.nn"]),
     "distributions": (
         "check arguments, and ask _dispatch for a law",
         ["diffurn"],

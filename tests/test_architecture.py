@@ -47,7 +47,7 @@ DISTRIBUTIONS = (
     *("diffurn._urn", "diffurn._marginals"),
 )
 ABOVE = (
-    *("diffurn.cli", "diffurn.explore", "diffurn.inference", "diffurn.data"),
+    *("diffurn.cli", "diffurn.explore", "diffurn.inference", "diffurn.data", "diffurn.nn"),
     *("diffurn._dispatch", *DISTRIBUTIONS),
 )
 
@@ -61,7 +61,8 @@ ABOVE = (
         ("_partition", (*ABOVE, "diffurn.estimators", "torch.distributions")),
         ("_kernels", (*ABOVE, "diffurn.estimators", "torch.distributions")),
         ("estimators", (*ABOVE, "torch.distributions")),
-        ("data", ("diffurn.cli", "diffurn.explore", "diffurn.inference")),
+        ("nn", ("diffurn.cli", "diffurn.explore", "diffurn.inference", "diffurn.data")),
+        ("data", ("diffurn.cli", "diffurn.explore", "diffurn.inference", "diffurn.nn")),
         ("inference", ("diffurn.cli", "diffurn.explore")),
     ],
 )
@@ -100,7 +101,13 @@ def test_the_interactive_demo_uses_public_names_alone(pages: Any) -> None:
 
 # The studies and the benchmarks are built on the public names of the library.
 
-PUBLIC = ("diffurn.data", "diffurn.estimators", "diffurn.inference", *DISTRIBUTIONS[:3])
+PUBLIC = (
+    "diffurn.data",
+    "diffurn.estimators",
+    "diffurn.inference",
+    "diffurn.nn",
+    *DISTRIBUTIONS[:3],
+)
 SHARED = ("diffurn.cli.output", "diffurn.cli.files", "diffurn.__version__", "diffurn.cli.app")
 EXCEPTIONS = {
     # a fused training step keeps the tilt of one step for the next

@@ -46,6 +46,8 @@ if TYPE_CHECKING:
         ExponentialAnnealing,
         GumbelDraw,
         GumbelSoftmax,
+        GumbelTopK,
+        ScoreFunction,
         neuralsort,
         score_surrogate,
         select_top,
@@ -66,7 +68,9 @@ __all__ = [
     "FitResult",
     "GumbelDraw",
     "GumbelSoftmax",
+    "GumbelTopK",
     "RandomPartition",
+    "ScoreFunction",
     "WalleniusHypergeometric",
     "__version__",
     "anova",
@@ -92,7 +96,9 @@ _HOMES = {
     "FitResult": "diffurn.inference",
     "GumbelDraw": "diffurn.estimators",
     "GumbelSoftmax": "diffurn.estimators",
+    "GumbelTopK": "diffurn.estimators",
     "RandomPartition": "diffurn.partition",
+    "ScoreFunction": "diffurn.estimators",
     "WalleniusHypergeometric": "diffurn.wallenius",
     "anova": "diffurn.inference",
     "clogit": "diffurn.inference",
@@ -105,7 +111,7 @@ _HOMES = {
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",
 }
-_MODULES = ("data", "estimators", "inference")
+_MODULES = ("data", "estimators", "inference", "nn")
 
 
 if not TYPE_CHECKING:  # where it would hide misspelt names from the type checker

@@ -97,6 +97,13 @@ class Composition:
         return known
 
 
+def are_single_balls(group_sizes: Any) -> bool:
+    """Whether group sizes given as plain numbers are at most 1."""
+    if isinstance(group_sizes, (list, tuple)):
+        return all(isinstance(size, int) and 0 <= size <= 1 for size in group_sizes)
+    return isinstance(group_sizes, int) and 0 <= group_sizes <= 1
+
+
 class PlainSizes(NamedTuple):
     """The group sizes and draws of a batch of urns, as plain numbers.
 
@@ -104,11 +111,13 @@ class PlainSizes(NamedTuple):
         shape: the shape of the batch; () if all urns have the same sizes.
         group_sizes: m, one row per urn.
         draws: n, one number per urn.
+        equal_rows: whether all urns were given the same group sizes.
     """
 
     shape: tuple[int, ...]
     group_sizes: tuple[tuple[int, ...], ...]
     draws: tuple[int, ...]
+    equal_rows: bool
 
     @classmethod
     def read(cls, group_sizes: Any, draws: Any, weights_shape: Sequence[int]) -> PlainSizes | None:
@@ -132,9 +141,11 @@ class PlainSizes(NamedTuple):
             return None
         if not rows or not _broadcasts(shape, weights_shape[:-1]):
             return None
-        if any(n > sum(row) for row, n in zip(rows, number, strict=True)):
+        equal_rows = len(starts) == 1
+        balls = [sum(rows[0])] * len(rows) if equal_rows else [sum(row) for row in rows]
+        if any(n > most for most, n in zip(balls, number, strict=True)):
             return None
-        return cls(shape, tuple(rows), tuple(number))
+        return cls(shape, tuple(rows), tuple(number), equal_rows)
 
 
 def composition_of(sizes: PlainSizes) -> Composition | None:
@@ -147,7 +158,7 @@ def composition_of(sizes: PlainSizes) -> Composition | None:
     rows = sizes.group_sizes
     if not 2 <= len(rows[0]) <= _MOST_GROUPS or max(map(max, rows)) > _MOST_BALLS:
         return None
-    composition = Composition.of(*sizes)
+    composition = Composition.of(sizes.shape, rows, sizes.draws)
     return composition if composition.cells <= MOST_CELLS else None
 
 

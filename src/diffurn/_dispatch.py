@@ -17,6 +17,7 @@ from diffurn._fisher.equal_weights import EqualWeights
 from diffurn._fisher.quadrature import FisherLaw, Quadrature
 from diffurn._fisher.sampling.rejection import counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
+from diffurn._fisher.single_balls import SingleBalls as FisherSingleBalls
 from diffurn._fisher.tabulated import Tabulated
 from diffurn._kernels.dispatch import can_call, has_kernels
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
@@ -63,7 +64,11 @@ _DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
 
 def fisher(urn: Urn) -> Quadrature:
     """By quadratures, which suit every urn."""
-    return Quadrature(*urn._operands())
+    return _quadrature(urn)(*urn._operands())
+
+
+def _quadrature(urn: Urn) -> type[Quadrature]:
+    return FisherSingleBalls if urn._has_single_balls() else Quadrature
 
 
 def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
@@ -88,7 +93,7 @@ def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     if small is not None:
         return small
     operands = urn._operands()
-    return _alias_tables(operands, num_samples) or Quadrature(*operands)
+    return _alias_tables(operands, num_samples) or _quadrature(urn)(*operands)
 
 
 def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
@@ -218,8 +223,8 @@ def wallenius_for_moments(urn: Urn) -> Integral:
 
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     """For so many draws of each urn."""
-    if num_samples < _DRAWS_OF_A_TABLE and _has_single_balls(urn):
-        return SingleBalls.of(wallenius(urn))
+    if num_samples < _DRAWS_OF_A_TABLE and has_single_balls(urn):
+        return wallenius_of_single_balls(urn)
     law = wallenius_for_moments(urn)
     if urn.batch_shape.numel() != 1 or not can_check():
         return law
@@ -238,10 +243,14 @@ def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     return law if support is None else OutcomeTable.of_support(law, support.to(law.draws.device))
 
 
-def _has_single_balls(urn: Urn) -> bool:
-    """Whether no group is known to have more than one ball."""
-    if urn._composition is not None:
-        return max(map(max, urn._composition.group_sizes)) <= 1
+def wallenius_of_single_balls(urn: Urn) -> SingleBalls:
+    return SingleBalls.of(wallenius(urn))
+
+
+def has_single_balls(urn: Urn) -> bool:
+    """Whether every group is known to have at most one ball."""
+    if urn._has_single_balls():
+        return True
     sizes = urn.group_sizes
     return can_read(sizes) and bool(sizes.numel()) and int(sizes.amax()) <= 1
 

@@ -119,3 +119,15 @@ class Law(Protocol):
             temperature: of the softmax over counts. Tails matter more at a higher temperature.
         """
         ...
+
+
+class Race(Law, Protocol):
+    """A law of single balls whose draws are the largest of perturbed log-weights."""
+
+    def perturbed(self, num_samples: int) -> Tensor:
+        """Log-weights with noise, ``(num_samples, ..., c)``; carries the gradient."""
+        ...
+
+    def first(self, perturbed: Tensor, dtype: torch.dtype) -> Tensor:
+        """The draw that belongs to perturbed log-weights."""
+        ...

@@ -10,9 +10,9 @@ from torch import Tensor
 from torch.distributions import Distribution, constraints
 
 from diffurn import _constraints as urn_constraints
-from diffurn._composition import Composition, PlainSizes, composition_of
+from diffurn._composition import Composition, PlainSizes, are_single_balls, composition_of
 from diffurn._fisher.constants import constants_of
-from diffurn._law import Law, most_balls
+from diffurn._law import Law, Race, most_balls
 from diffurn._marginals import Marginals
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import are_outcomes, enumerate_counts
@@ -108,6 +108,7 @@ class Urn(Distribution):
     ) -> tuple[Tensor, Tensor]:
         """m and n as int64 tensors; those of small urns are also kept as plain numbers."""
         device = parameter.device
+        self._single_balls = are_single_balls(group_sizes)
         plain = PlainSizes.read(group_sizes, draws, parameter.shape)
         self._sizes = None if plain is None else composition_of(plain)
         self._most_draws: int | None = None if plain is None else max(plain.draws)
@@ -120,8 +121,9 @@ class Urn(Distribution):
             self._most_draws = None
             sizes = as_integer_tensor("group_sizes", group_sizes, device, check)
             return sizes, as_integer_tensor("draws", draws, device, check)
+        distinct = plain.group_sizes[:1] if plain.equal_rows else plain.group_sizes
         rows, number = (
-            torch.tensor(plain.group_sizes, device=device),
+            torch.tensor(distinct, device=device).expand(len(plain.group_sizes), -1),
             torch.tensor(plain.draws, device=device),
         )
         if not plain.shape:
@@ -157,7 +159,8 @@ class Urn(Distribution):
             return None
 
     def __getstate__(self) -> dict[str, Any]:
-        return {**self.__dict__, "_sizes": self._composition, "_known_facts": self._facts()}
+        unchanged = {"_sizes": self._composition, "_single_balls": self._has_single_balls()}
+        return {**self.__dict__, **unchanged, "_known_facts": self._facts()}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__dict__.update(state)
@@ -172,6 +175,12 @@ class Urn(Distribution):
         if versions is None or known is None or versions[:2] == known[:2]:
             return self._sizes
         return None
+
+    def _has_single_balls(self) -> bool:
+        """Whether it was given as numbers, and not changed in place, that all m_j ≤ 1."""
+        versions, known = self._versions(), self._known_versions
+        unchanged = versions is None or known is None or versions[0] == known[0]
+        return self._single_balls and unchanged
 
     def _facts(self) -> _Facts | None:
         """Facts about valid arguments; None if they were not checked, or changed in place since."""
@@ -388,12 +397,17 @@ class Urn(Distribution):
     def _law_for_estimator(self, num_samples: int) -> Law:
         if self.estimator.needs_conditionals:
             return self._law_for_chains(num_samples)
+        if self.estimator.needs_perturbed_weights:
+            return self._law_for_races()
         return self._law_for_draws(num_samples)
 
     def _law_for_draws(self, num_samples: int) -> Law:
         raise NotImplementedError
 
     def _law_for_chains(self, num_samples: int) -> Law:
+        raise NotImplementedError
+
+    def _law_for_races(self) -> Race:
         raise NotImplementedError
 
     def _law_for_marginals(self, x: Tensor) -> Law:
@@ -411,6 +425,7 @@ class Urn(Distribution):
         batch_shape = torch.Size(batch_shape)
         full = batch_shape + self.event_shape
         new._is_log, new._sizes, new._most_draws = self._is_log, self._sizes, self._most_draws
+        new._single_balls = self._has_single_balls()
         new._estimator, new._has_rsample = self._estimator, self._has_rsample
         new.group_sizes, new.draws = self.group_sizes.expand(full), self.draws.expand(batch_shape)
         new._given = self._given.expand(full)

@@ -10,10 +10,10 @@ from torch import Tensor
 from torch.distributions.kl import register_kl
 
 from diffurn import _dispatch
-from diffurn._fisher.mode import mode
 from diffurn._fisher.moments import kl_divergence
 from diffurn._law import Law
 from diffurn._urn import Urn, require_equal_sizes
+from diffurn.estimators import Estimator
 
 
 class FisherHypergeometric(Urn):
@@ -110,8 +110,7 @@ class FisherHypergeometric(Urn):
     @property
     def mode(self) -> Tensor:
         """The most probable counts; a tied ball goes to the earlier group."""
-        log_weights, sizes, draws = self._operands()
-        return self._or_nan(mode(log_weights.detach(), sizes, draws), event_dims=1)
+        return self._or_nan(_dispatch.fisher(self).mode(), event_dims=1)
 
     def entropy(self) -> Tensor:
         """-E[log P(x)] in nats, shape (...)."""
@@ -125,6 +124,16 @@ class FisherHypergeometric(Urn):
 
     def _law_for_chains(self, num_samples: int) -> Law:
         return _dispatch.fisher_for_chains(self, num_samples)
+
+    def _checked_estimator(self, estimator: Any) -> Estimator | None:
+        checked = super()._checked_estimator(estimator)
+        if checked is not None and checked.needs_perturbed_weights:
+            raise NotImplementedError(
+                f"{type(checked).__name__} draws the largest of perturbed weights, which follow "
+                "Wallenius' law and not Fisher's; use CovarianceST or GumbelSoftmax, or "
+                "WalleniusHypergeometric"
+            )
+        return checked
 
 
 @register_kl(FisherHypergeometric, FisherHypergeometric)  # type: ignore[untyped-decorator]

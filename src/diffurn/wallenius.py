@@ -9,7 +9,7 @@ from torch import Tensor
 from torch.distributions.kl import register_kl
 
 from diffurn import _dispatch
-from diffurn._law import Law
+from diffurn._law import Law, Race
 from diffurn._urn import Urn, require_equal_sizes
 from diffurn.estimators import Estimator
 from diffurn.fisher import FisherHypergeometric
@@ -109,6 +109,8 @@ class WalleniusHypergeometric(Urn):
     @property
     def mode(self) -> Tensor:
         """The most probable counts; of tied ones the last in lexicographic order."""
+        if _dispatch.has_single_balls(self):
+            return self._or_nan(_dispatch.wallenius_of_single_balls(self).mode(), event_dims=1)
         outcomes, log_prob = _enumerated(self, "the mode")
         # Tied outcomes may differ by rounding errors.
         largest = log_prob.amax(0)
@@ -131,6 +133,14 @@ class WalleniusHypergeometric(Urn):
 
     def _law_for_chains(self, num_samples: int) -> Law:
         return _dispatch.wallenius(self)  # which refuses, with a reason
+
+    def _law_for_races(self) -> Race:
+        if not _dispatch.has_single_balls(self):
+            raise NotImplementedError(
+                f"{type(self.estimator).__name__} needs groups of at most one ball each, but "
+                "group_sizes hold more or are not known; use CovarianceST"
+            )
+        return _dispatch.wallenius_of_single_balls(self)
 
 
 def _enumerated(urn: Urn, result: str) -> tuple[Tensor, Tensor]:

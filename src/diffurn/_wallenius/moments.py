@@ -111,6 +111,15 @@ class Moment:
         )
         return self.drawn - product / self.rate().unsqueeze(-1)
 
+    def meeting(self, v: Tensor) -> Tensor:
+        """Σ_i y_i v_i E[L_i L_j | S_s = n] y_j for balls left L: shape (..., T, c)."""
+        centring = 0.5 * (self._tilts[0] + self._tilts[1])
+        vector = self.arrivals * v
+        spread = fisher.covariance_product(
+            self.log_odds, self.group_sizes, self.draws, vector, centring
+        )
+        return self.arrivals * (self.left * (self.left * vector).sum(-1, keepdim=True) + spread)
+
 
 def bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
     """Log times between which `Moment.slope`, 1 + E Σ X b - E[D] s, changes its sign.
@@ -249,49 +258,142 @@ def _rare_mean(
 class _Mean(ClosedForm):
     @staticmethod
     def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-        work = NODES[1] * log_weights.shape[-1]
-        urns = log_weights, group_sizes, draws
-        mean = integrate(_grid, _mean, *urns, events=(1, 1, 0), work=work)
-        rare = (mean < _RARE * draws.unsqueeze(-1)) & (group_sizes > 0)
-        if not can_check() or not bool(rare.any()):
-            return mean
-        row, groups = torch.nonzero(rare.any(-1).reshape(-1)).squeeze(-1), mean.shape[-1]
-        weights, sizes = (x.expand(mean.shape).reshape(-1, groups)[row] for x in urns[:2])
-        total = draws.expand(mean.shape[:-1]).reshape(-1)[row].clamp(min=1)
-        rows = weights, sizes, total
-        own = integrate(_grid_of_last_draw, _rare_mean, *rows, events=(1, 1, 0), work=work)
-        flat = mean.reshape(-1, groups)
-        own = torch.where(rare.reshape(-1, groups)[row], own, flat[row])
-        return flat.index_put((row,), own).reshape(mean.shape)
+        if torch.compiler.is_compiling():
+            from diffurn._wallenius import compiled
+
+            return compiled.mean(log_weights, group_sizes, draws)
+        return mean_value(log_weights, group_sizes, draws)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
-        """The product of `grads` with the Jacobian, in chunks.
+        log_weights, group_sizes, draws = ctx.saved_tensors
+        return _product_with_jacobian(log_weights, group_sizes, draws, grads[0]), None, None
 
-        Each chunk evaluates the integral again, so that memory never holds all of it.
-        """
 
-        def product(
-            times: TimeGrid, number: int, log_weights: Tensor, *fixed: Tensor
-        ) -> tuple[Tensor, Tensor]:
-            group_sizes, draws, grad = fixed
+class _GivenDraws(ClosedForm):
+    """Given draws ``(num_samples, ..., c)``, with the derivatives of the mean."""
 
-            def mean(x: Tensor) -> tuple[Tensor, Tensor]:
-                # At equal weights the mean is the same at all times, but its derivatives are not.
-                # So the nodes must be enough for the density as well.
-                moment = Moment.at(times.nodes(number), x, group_sizes, draws)
-                log_density = moment.log_next_draw()
-                value, apart = averages_on_grid(log_density, moment.drawn_before_next())
-                return value, apart.maximum(disagreement_of_mass(log_density.detach()))
+    @staticmethod
+    def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+        return counts.clone()
 
-            return pulled_back(mean, log_weights, grad)
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
+        log_weights, group_sizes, draws, _ = ctx.saved_tensors
+        vector = grads[0].sum(0)
+        product = _product_with_jacobian(log_weights, group_sizes, draws, vector)
+        return product, None, None, None
 
-        def grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, grad: Tensor) -> TimeGrid:
-            return _grid(log_weights, group_sizes, draws)
 
-        work = NODES[1] * grads[0].shape[-1]
-        operands = *ctx.saved_tensors, grads[0]
-        return integrate(grid, product, *operands, events=(1, 1, 0, 1), work=work), None, None
+def _product_with_jacobian(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor
+) -> Tensor:
+    operands = log_weights, group_sizes, draws, vector
+    if torch.compiler.is_compiling():
+        from diffurn._wallenius import compiled
+
+        return compiled.mean_product(*operands)
+    if torch.is_grad_enabled():  # the product may be differentiated in turn
+        return _by_autograd(*operands)
+    return mean_product(*operands)
+
+
+def mean_value(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """E[X] of urns in which a ball is left, without a derivative."""
+    work = NODES[1] * log_weights.shape[-1]
+    urns = log_weights, group_sizes, draws
+    mean = integrate(_grid, _mean, *urns, events=(1, 1, 0), work=work)
+    rare = (mean < _RARE * draws.unsqueeze(-1)) & (group_sizes > 0)
+    if not can_check() or not bool(rare.any()):
+        return mean
+    row, groups = torch.nonzero(rare.any(-1).reshape(-1)).squeeze(-1), mean.shape[-1]
+    weights, sizes = (x.expand(mean.shape).reshape(-1, groups)[row] for x in urns[:2])
+    total = draws.expand(mean.shape[:-1]).reshape(-1)[row].clamp(min=1)
+    rows = weights, sizes, total
+    own = integrate(_grid_of_last_draw, _rare_mean, *rows, events=(1, 1, 0), work=work)
+    flat = mean.reshape(-1, groups)
+    own = torch.where(rare.reshape(-1, groups)[row], own, flat[row])
+    return flat.index_put((row,), own).reshape(mean.shape)
+
+
+def mean_product(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor) -> Tensor:
+    r"""The product of a vector v with the Jacobian of the mean, without a derivative.
+
+    A ball changes the outcome where it overtakes the last ball that is drawn, and so takes the
+    place of it. Two balls of groups i and j meet at time s at the rate ω_i ω_j L_i L_j, with
+    L = m - X the balls left. So with y = ωs and the log time u = log s,
+
+    .. math:: \frac{∂E[X_i]}{∂\log ω_j} = -\int P(S_s = n - 1)\, y_i y_j\,
+              E[L_i L_j \mid S_s = n - 1]\, du, \qquad i ≠ j,
+
+    and the rows and columns of this symmetric matrix sum to zero.
+    """
+    # Without draws all derivatives are zero.
+    some = (draws > 0).unsqueeze(-1)
+    operands = log_weights, group_sizes, draws.clamp(min=1), vector
+    work = NODES[1] * log_weights.shape[-1]
+    product = integrate(
+        lambda *urn: _grid_of_last_draw(*urn[:3]),
+        _mean_product,
+        *operands,
+        events=(1, 1, 0, 1),
+        work=work,
+    )
+    return torch.where(some, product, 0.0)
+
+
+def _mean_product(
+    grid: TimeGrid,
+    number: int,
+    log_weights: Tensor,
+    group_sizes: Tensor,
+    draws: Tensor,
+    vector: Tensor,
+) -> tuple[Tensor, Tensor]:
+    moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws - 1)
+    rates = moment.left * moment.arrivals
+    # The product depends on differences of v alone. Those from the group of the largest rate keep
+    # its own, large terms out of the sums, in which they would cancel.
+    v = vector.unsqueeze(-2)
+    v = v - v.expand_as(rates).gather(-1, rates.argmax(-1, keepdim=True))
+    meeting = moment.meeting(torch.ones_like(v))
+    flow = v * meeting - moment.meeting(v)
+    values = torch.cat([flow, meeting], -1) / moment.rate().unsqueeze(-1)
+    log_density = moment.log_next_draw()
+    both, _ = averages_on_grid(log_density, values)
+    # The flow may cancel to zero, so nodes are enough if they are for its positive terms.
+    _, apart = averages_on_grid(log_density, values[..., vector.shape[-1] :])
+    apart = apart.maximum(disagreement_of_mass(log_density))
+    return both[..., : vector.shape[-1]], apart
+
+
+def _by_autograd(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor) -> Tensor:
+    """`mean_product` with derivatives, in chunks.
+
+    Each chunk evaluates the integral again, so that memory never holds all of it.
+    """
+
+    def product(
+        times: TimeGrid, number: int, log_weights: Tensor, *fixed: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        group_sizes, draws, vector = fixed
+
+        def mean(x: Tensor) -> tuple[Tensor, Tensor]:
+            # At equal weights the mean is the same at all times, but its derivatives are not. So
+            # the nodes must be enough for the density as well.
+            moment = Moment.at(times.nodes(number), x, group_sizes, draws)
+            log_density = moment.log_next_draw()
+            value, apart = averages_on_grid(log_density, moment.drawn_before_next())
+            return value, apart.maximum(disagreement_of_mass(log_density.detach()))
+
+        return pulled_back(mean, log_weights, vector)
+
+    def grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor) -> TimeGrid:
+        return _grid(log_weights, group_sizes, draws)
+
+    work = NODES[1] * vector.shape[-1]
+    operands = log_weights, group_sizes, draws, vector
+    return integrate(grid, product, *operands, events=(1, 1, 0, 1), work=work)
 
 
 def mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -301,6 +403,13 @@ def mean(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     # If all balls are drawn, the weights do not matter, and their derivatives must not become NaN.
     log_weights = torch.where(open_ended, log_weights, 0.0)
     return torch.where(open_ended, _Mean.of(log_weights, sizes, draws), group_sizes)
+
+
+def given_draws(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Tensor) -> Tensor:
+    """Draws ``(num_samples, ..., c)``, with the derivatives of `mean`, which is not computed."""
+    sizes, open_ended = with_a_ball_left(group_sizes, draws)
+    log_weights = torch.where(open_ended.unsqueeze(-1), log_weights, 0.0)
+    return _GivenDraws.of(log_weights, sizes, draws, counts)
 
 
 def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diffurn._fisher.single_balls import first_of, heaviest
+from diffurn._numerics.tracing import can_read
+from diffurn._wallenius import moments
 from diffurn._wallenius.integral import Integral
 
 
@@ -22,14 +25,31 @@ class SingleBalls(Integral):
     def of(cls, law: Integral) -> SingleBalls:
         return cls(*law.operands, law.most_draws)
 
-    def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
-        log_weights, sizes, draws = self.operands
+    def mode(self) -> Tensor:
+        return heaviest(self.log_weights.detach(), self.group_sizes, self.draws)
+
+    def perturbed(self, num_samples: int) -> Tensor:
+        """Log-weights with Gumbel noise; the draw is the n largest of them."""
+        log_weights, sizes, _ = self.operands
         shape = num_samples, *log_weights.shape
-        times = torch.empty(shape, dtype=sizes.dtype, device=sizes.device).exponential_().log_()
-        times = torch.where(sizes > 0, times - log_weights.detach(), torch.inf)
-        most = int(draws.nan_to_num().amax()) if draws.numel() else 0
-        first = times.topk(most, largest=False).indices
-        places = torch.arange(most, device=draws.device)
-        taken = (places < draws.unsqueeze(-1)).to(dtype).expand(first.shape)
-        counts = torch.zeros(shape, dtype=dtype, device=draws.device).scatter(-1, first, taken)
-        return torch.where(draws.isnan().unsqueeze(-1), torch.nan, counts)
+        times = torch.empty(shape, dtype=sizes.dtype, device=sizes.device).exponential_().log()
+        return torch.where(sizes > 0, log_weights - times, -torch.inf)
+
+    def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
+        with torch.no_grad():
+            return self.first(self.perturbed(num_samples), dtype)
+
+    def rsample(self, num_samples: int) -> Tensor:
+        counts = self.sample(num_samples, self.log_weights.dtype)
+        return moments.given_draws(*self.within_reach(), counts)
+
+    def first(self, perturbed: Tensor, dtype: torch.dtype) -> Tensor:
+        """The draw that belongs to perturbed log-weights."""
+        most = perturbed.shape[-1]
+        if can_read(self.draws) and self.draws.numel():
+            most = int(self.draws.nan_to_num().amax())
+        elif self.most_draws is not None:
+            most = self.most_draws
+        order = perturbed.topk(most).indices
+        counts = first_of(order, self.draws, perturbed.shape[-1], dtype)
+        return torch.where(self.draws.isnan().unsqueeze(-1), torch.nan, counts)

@@ -4,8 +4,9 @@ from diffurn.estimators.annealing import ExponentialAnnealing
 from diffurn.estimators.covariance import CovarianceST
 from diffurn.estimators.estimator import Estimator
 from diffurn.estimators.gumbel import GumbelDraw, GumbelSoftmax
+from diffurn.estimators.gumbel_top_k import GumbelTopK
 from diffurn.estimators.neuralsort import neuralsort, select_top
-from diffurn.estimators.score import score_surrogate
+from diffurn.estimators.score import ScoreFunction, score_surrogate
 
 __all__ = [
     "CovarianceST",
@@ -13,6 +14,8 @@ __all__ = [
     "ExponentialAnnealing",
     "GumbelDraw",
     "GumbelSoftmax",
+    "GumbelTopK",
+    "ScoreFunction",
     "neuralsort",
     "score_surrogate",
     "select_top",

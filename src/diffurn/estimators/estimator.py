@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from torch import Tensor
 
@@ -18,6 +19,8 @@ class Estimator:
 
     # Whether the law must have a `chain` of conditional laws.
     needs_conditionals: ClassVar[bool] = False
+    # Whether the law must have `perturbed` log-weights.
+    needs_perturbed_weights: ClassVar[bool] = False
 
     def check(self, groups: int) -> None:
         """Raises a ValueError if the estimator cannot be used for urns of `groups` groups."""
@@ -25,6 +28,13 @@ class Estimator:
     def rsample(self, law: Law, num_samples: int) -> Tensor:
         """Draws of each urn, shape ``(num_samples, ..., c)``, that carry a gradient."""
         raise NotImplementedError(f"{type(self).__name__} does not define rsample")
+
+    def expectation(self, urn: Any, f: Callable[[Tensor], Tensor], num_samples: int) -> Tensor:
+        """A loss, shape ``batch_shape``: its value estimates E[f(x)], its gradient ∇E[f(x)].
+
+        `f` maps counts ``(num_samples, ..., c)`` to values ``(num_samples, ...)``.
+        """
+        return f(urn.rsample((num_samples,))).mean(0)
 
     def rank_indicators(self, law: Law, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
         """Draws as above, and b_i = 1[i ≤ x_group] for i = 1, …, m_group, with a gradient."""

@@ -3,10 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
+
+from diffurn.estimators.estimator import Estimator
+
+if TYPE_CHECKING:
+    from diffurn._law import Law
+
+
+@dataclass(frozen=True)
+class ScoreFunction(Estimator):
+    """Unbiased gradients of expectations, by `score_surrogate`.
+
+    Draws themselves carry no gradient, so ask for an `expectation`, as `SubsetSampler` offers it.
+
+    Args:
+        control_variate: None, or "covariance" for less variance where f is close to linear.
+    """
+
+    control_variate: Literal["covariance"] | None = None
+
+    def __post_init__(self) -> None:
+        _check_control_variate(self.control_variate)
+
+    def rsample(self, law: Law, num_samples: int) -> Tensor:
+        with torch.no_grad():
+            return law.sample(num_samples, torch.float64)
+
+    def expectation(self, urn: Any, f: Callable[[Tensor], Tensor], num_samples: int) -> Tensor:
+        return score_surrogate(urn, f, num_samples, self.control_variate)
 
 
 def score_surrogate(
@@ -47,10 +76,7 @@ def score_surrogate(
     """
     if num_samples < 2:
         raise ValueError(f"num_samples is {num_samples}, but must be at least 2")
-    if control_variate not in (None, "covariance"):
-        raise ValueError(
-            f"control_variate is {control_variate!r}, but must be None or 'covariance'"
-        )
+    _check_control_variate(control_variate)
     x = urn.sample((num_samples,))
     values = f(x)
     residuals = values.detach()
@@ -75,6 +101,13 @@ def with_score(values: Tensor, residuals: Tensor, log_prob: Tensor) -> Tensor:
     baseline = (residuals.sum(0) - residuals) / (len(residuals) - 1)
     score_part = ((residuals - baseline) * (log_prob - log_prob.detach())).mean(0)
     return values.mean(0) + score_part
+
+
+def _check_control_variate(control_variate: Any) -> None:
+    if control_variate not in (None, "covariance"):
+        raise ValueError(
+            f"control_variate is {control_variate!r}, but must be None or 'covariance'"
+        )
 
 
 def _slope_at(f: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:

@@ -1,0 +1,5 @@
+"""Layers for networks."""
+
+from diffurn.nn.subset_sampler import SubsetSampler
+
+__all__ = ["SubsetSampler"]
