@@ -39,7 +39,13 @@ def test_the_readme_is_short_and_shows_code_early() -> None:
     assert len(text[: text.index("```python")].split()) <= 250
 
 
-PAGES = ("README.md", "docs/reproducing.md", "docs/pairs.md", "docs/clustering.md", "results/README.md")
+PAGES = (
+    "README.md",
+    "docs/reproducing.md",
+    "docs/pairs.md",
+    "docs/clustering.md",
+    "results/README.md",
+)
 
 
 @pytest.mark.parametrize("page", PAGES)
