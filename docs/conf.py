@@ -22,6 +22,7 @@ project, author, copyright = "diffurn", "diffurn contributors", "diffurn contrib
 version = release = diffurn.__version__
 
 extensions = ["myst_nb", "sphinx.ext.autodoc", "sphinx.ext.napoleon", "sphinx.ext.viewcode"]
+extensions += ["sphinx_copybutton"]
 exclude_patterns = ["_*", "**.ipynb_checkpoints"]
 default_role = "py:obj"  # single backticks in docstrings name things of the package
 
@@ -32,6 +33,9 @@ html_css_files = ["site.css"]
 html_js_files = ["filter.js"]
 html_theme_options = {"navigation_with_keys": True}
 html_math_renderer = "mathml"
+copybutton_selector = "div:not(.output) > div.highlight > pre"  # code, and not what it prints
+copybutton_prompt_text = r"\$ |>>> "
+copybutton_prompt_is_regexp = True
 
 myst_enable_extensions = ["amsmath", "attrs_inline", "deflist", "dollarmath"]
 myst_heading_anchors = 3

@@ -2,6 +2,8 @@
 existing places, and their examples run.
 """
 
+import ast
+import builtins
 import contextlib
 import importlib
 import io
@@ -91,6 +93,56 @@ def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         line = text.count("\n", 0, cell.start("code"))
         with contextlib.redirect_stdout(io.StringIO()):
             exec(compile("\n" * line + cell["code"], str(page), "exec"), namespace)
+
+
+def visible(page: Path) -> list[str]:
+    """The cells of which a reader sees the code, or can unfold it."""
+    return [
+        cell["code"]
+        for cell in CELL.finditer(page.read_text(encoding="utf-8"))
+        if not re.search(r"remove-(?:cell|input)", cell[0][: -len(cell["code"])])
+    ]
+
+
+def unbound(cells: list[str]) -> set[str]:
+    """The names that the code reads, but that nothing before has bound."""
+    known, missing = set(dir(builtins)), set()
+    for cell in cells:
+        tree = ast.parse(cell)
+        bound = {
+            name.asname or name.name.partition(".")[0]
+            for node in ast.walk(tree)
+            if isinstance(node, ast.Import | ast.ImportFrom)
+            for name in node.names
+        }
+        names = [node for node in ast.walk(tree) if isinstance(node, ast.Name)]
+        bound |= {node.id for node in names if not isinstance(node.ctx, ast.Load)}
+        bound |= {node.arg for node in ast.walk(tree) if isinstance(node, ast.arg)}
+        bound |= {
+            node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)
+        }
+        known |= bound
+        missing |= {node.id for node in names} - known
+        missing |= {
+            node.module
+            for node in ast.walk(tree)
+            if isinstance(node, ast.ImportFrom) and node.module and node.module.startswith("_")
+        }
+    return missing
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES if visible(page) and page.stem != "contributing"],
+    ids=lambda page: page.stem,
+)
+def test_code_that_is_shown_needs_no_code_that_is_hidden(page: Path) -> None:
+    assert unbound(visible(page)) == set()
+
+
+def test_names_that_nothing_binds_are_found() -> None:
+    cells = ["import torch as t\nx = t.ones(2)", "print(x, y)\nfrom _pages import table"]
+    assert unbound(cells) == {"y", "_pages"}
 
 
 RATIOS = """
