@@ -23,6 +23,7 @@ from diffurn import (
     exact_test,
     fit,
 )
+from diffurn.nn import SubsetSampler
 
 EXAMPLES = Path(__file__).parents[1] / "examples"
 LAWS = [FisherHypergeometric, WalleniusHypergeometric]
@@ -368,3 +369,43 @@ def test_a_trainer_learns_the_importances_of_the_lightning_example() -> None:
     example = runpy.run_path(str(EXAMPLES / "lightning_module.py"))
     learned = example["train"](epochs=3, baskets=8000, batch=200).importance
     torch.testing.assert_close(learned, example["IMPORTANCE"], rtol=0.1, atol=0)
+
+
+@pytest.mark.filterwarnings(
+    r"ignore:`isinstance\(treespec, LeafSpec\)` is deprecated",
+    "ignore:.*does not have many workers",
+)
+def test_a_trainer_learns_which_items_matter(tmp_path: Path) -> None:
+    """A layer of subsets in a Lightning module, saved and loaded by Lightning's checkpoints."""
+    lightning = pytest.importorskip(
+        "pytorch_lightning", reason="Lightning is not installed: pip install pytorch-lightning"
+    )
+    torch.set_default_dtype(torch.float32)
+    torch.manual_seed(5)
+
+    class Chooser(lightning.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.logits = torch.nn.Parameter(torch.zeros(12))
+            self.sampler = SubsetSampler(2)
+
+        def training_step(self, batch: list[Tensor], _: int) -> Tensor:
+            features, answers = batch
+            chosen = self.sampler(self.logits.expand(len(features), -1))
+            return ((features * chosen).sum(-1) - answers).square().mean()
+
+        def configure_optimizers(self) -> torch.optim.Optimizer:
+            return torch.optim.Adam(self.parameters(), lr=0.1)
+
+    features = torch.randn(2000, 12)
+    answers = features[:, 3] + features[:, 8]
+    loader = torch.utils.data.DataLoader(
+        torch.utils.data.TensorDataset(features, answers), batch_size=100
+    )
+    quiet = ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary")
+    trainer = lightning.Trainer(max_epochs=5, accelerator="cpu", **dict.fromkeys(quiet, False))
+    module = Chooser()
+    trainer.fit(module, loader)
+    trainer.save_checkpoint(tmp_path / "chooser.ckpt")
+    loaded = Chooser.load_from_checkpoint(tmp_path / "chooser.ckpt").eval()
+    assert loaded.sampler(loaded.logits).nonzero().flatten().tolist() == [3, 8]

@@ -416,8 +416,38 @@ def test_probabilities_compile_without_a_graph_break(law: Any) -> None:
     for name, wanted in plain.items():
         assert (found[name] - wanted).abs().max() <= 1e-5
         vector = torch.randn(wanted.shape)
-        slopes = [gradient((x[name] * vector).sum(), logits) for x in (plain, found)]
+        slopes = [
+            torch.autograd.grad((x[name] * vector).sum(), logits, retain_graph=True)[0]
+            for x in (plain, found)
+        ]
         assert (slopes[0] - slopes[1]).abs().max() <= 1e-5
+
+
+@compiling
+@every_law
+@pytest.mark.parametrize("control", [None, "covariance"])
+def test_unbiased_losses_compile_without_a_graph_break(law: Any, control: Any) -> None:
+    logits, vector = torch.randn(2, 80), torch.randn(80)
+    sampler = SubsetSampler(9, law, ScoreFunction(control))
+
+    def loss(logits: Tensor) -> Tensor:
+        return sampler.expectation(lambda x: 3.0 + x @ vector, logits, num_samples=2)
+
+    torch._dynamo.reset()
+    compiled: Callable[..., Any] = torch.compile(loss, fullgraph=True, backend="aot_eager")
+    logits.requires_grad_()
+    slope = gradient(compiled(logits).sum(), logits)
+    assert slope.isfinite().all()
+    if control is not None:  # exact for linear losses
+        wanted = gradient((sampler.inclusion(logits) @ vector).sum(), logits)
+        assert (slope - wanted).abs().max() <= 1e-4
+
+
+def test_a_subset_may_be_booleans() -> None:
+    logits, sampler = torch.randn(4, 9), SubsetSampler(3)
+    subset = sampler(logits)
+    found = sampler.log_prob(logits, subset.bool())
+    assert (found == sampler.log_prob(logits, subset)).all()
 
 
 @pytest.mark.parametrize("training", [False, True])
@@ -456,6 +486,14 @@ def test_the_layer_can_be_exported_and_saved(law: Any, training: bool) -> None:
         (lambda: SubsetSampler(4)(torch.zeros(3)), "k is 4, but must be from 0 to 3"),
         (lambda: SubsetSampler(1)([0.0]), "logits must be a tensor of real numbers"),
         (lambda: SubsetSampler(1)(torch.ones(3), torch.ones(3)), "mask has the dtype"),
+        (
+            lambda: SubsetSampler(1)(torch.ones(2, 3), torch.ones(2, 4) > 0),
+            r"mask has the shape \(2, 4\), but must broadcast with the logits, \(2, 3\)",
+        ),
+        (
+            lambda: SubsetSampler(1, "fisher", ScoreFunction())(torch.ones(3, requires_grad=True)),
+            r"draws of ScoreFunction.* carry no gradient to the logits: call expectation\(f, lo",
+        ),
         (
             lambda: SubsetSampler(2)(torch.zeros(2, 3), torch.eye(3)[:2] > 0),
             r"mask.sum\(-1\) at index \(0,\) is 1, but must be k or more",

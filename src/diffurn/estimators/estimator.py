@@ -21,6 +21,8 @@ class Estimator:
     needs_conditionals: ClassVar[bool] = False
     # Whether the law must have `perturbed` log-weights.
     needs_perturbed_weights: ClassVar[bool] = False
+    # Whether `rsample` sends gradients to the weights; otherwise `expectation` alone does.
+    draws_carry_gradients: ClassVar[bool] = True
 
     def check(self, groups: int) -> None:
         """Raises a ValueError if the estimator cannot be used for urns of `groups` groups."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -24,6 +24,8 @@ class ScoreFunction(Estimator):
     Args:
         control_variate: None, or "covariance" for less variance where f is close to linear.
     """
+
+    draws_carry_gradients: ClassVar[bool] = False
 
     control_variate: Literal["covariance"] | None = None
 
@@ -112,6 +114,9 @@ def _check_control_variate(control_variate: Any) -> None:
 
 def _slope_at(f: Callable[[Tensor], Tensor], point: Tensor) -> Tensor:
     """The gradient f'(point), detached."""
+    if torch.compiler.is_compiling():  # the compiler takes no torch.autograd.grad inside a graph
+        slopes: Tensor = torch.func.grad(lambda x: f(x.unsqueeze(0)).sum())(point)
+        return slopes.detach()
     with torch.enable_grad():
         point = point.requires_grad_()
         (slope,) = torch.autograd.grad(f(point.unsqueeze(0)).sum(), point)

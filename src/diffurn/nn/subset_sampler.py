@@ -99,6 +99,8 @@ class SubsetSampler(torch.nn.Module):
         urn = self.urn(logits, mask, k)
         shape = () if num_samples is None else (num_samples,)
         if self.training:
+            if torch.is_grad_enabled() and logits.requires_grad:
+                self._require_gradients()
             return urn.rsample(shape).to(logits.dtype)
         mode = urn.mode.to(logits.dtype)
         return mode.expand(*shape, *mode.shape)
@@ -119,7 +121,12 @@ class SubsetSampler(torch.nn.Module):
         mask: Tensor | None = None,
         k: int | Tensor | None = None,
     ) -> Tensor:
-        """The exact log-probability of a subset of k ones ``(..., d)``, shape ``(...)``."""
+        """The exact log-probability of a subset of k ones ``(..., d)``, shape ``(...)``.
+
+        The subset is given as numbers or booleans.
+        """
+        if subset.dtype == torch.bool:
+            subset = subset.to(torch.int64)
         return self.urn(logits, mask, k).log_prob(subset)
 
     def inclusion(
@@ -184,6 +191,13 @@ class SubsetSampler(torch.nn.Module):
         difference = log_p.detach() - log_q
         return with_score(difference, difference.detach(), log_p)
 
+    def _require_gradients(self) -> None:
+        if not self.estimator.draws_carry_gradients:
+            raise ValueError(
+                f"draws of {self.estimator} carry no gradient to the logits: call expectation(f, "
+                "logits) instead of the layer, or detach the logits"
+            )
+
     def _is_exact(self, urn: Urn, k: int | Tensor | None) -> bool:
         if self.law == "fisher":
             return True
@@ -204,7 +218,13 @@ class SubsetSampler(torch.nn.Module):
         if mask.dtype != torch.bool:
             raise ValueError(f"mask has the dtype {mask.dtype}, but must be of booleans")
         if can_check():
-            unmasked = mask.expand(torch.broadcast_shapes(mask.shape, logits.shape)).sum(-1)
+            try:
+                unmasked = mask.expand(torch.broadcast_shapes(mask.shape, logits.shape)).sum(-1)
+            except RuntimeError:
+                raise ValueError(
+                    f"mask has the shape {tuple(mask.shape)}, but must broadcast with the logits, "
+                    f"{tuple(logits.shape)}"
+                ) from None
             rule = "must be k or more: the mask leaves too few items"
             require("mask.sum(-1)", unmasked, unmasked >= k, rule)
         return k
