@@ -13,6 +13,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffurn import RandomPartition, score_surrogate
+from diffurn._partition.mode import _log_prob_of_first
 from support.goodness import chi_square_p_value
 from support.partitions import log_law
 
@@ -211,6 +212,102 @@ def test_seeds_decide_draws() -> None:
 
 
 # --------------------------------------------------------------------------------------------------
+# The most probable partition, and single items
+# --------------------------------------------------------------------------------------------------
+
+
+@every_case
+def test_no_partition_is_more_probable_than_the_mode(case: str) -> None:
+    partition = partition_of(case)
+    largest = law_of(case)[1].max()
+    assert partition.support.check(partition.mode)
+    torch.testing.assert_close(partition.log_prob(partition.mode), largest, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_the_mode_of_seven_items_is_the_best_of_all_partitions(seed: int) -> None:
+    random = np.random.default_rng(seed)
+    scores, weights = random.normal(scale=3, size=7).tolist(), random.normal(size=3).tolist()
+    law = log_law(scores, weights)
+    best = max(law, key=law.__getitem__)
+    partition = RandomPartition(torch.tensor(scores), torch.tensor(weights))
+    assert partition.mode.tolist() == list(best)
+
+
+@pytest.mark.parametrize("scale", [0.0, 1.0, 30.0])
+def test_integrals_of_pairs_of_cuts_are_those_of_log_prob(scale: float) -> None:
+    torch.manual_seed(2)
+    scores = (scale * torch.randn(40)).sort(descending=True).values
+    log_first = _log_prob_of_first(scores.unsqueeze(0), torch.tensor([40]))[0]
+    for start in (0, 3, 17, 38):
+        left = scores[start:]
+        # Where the sizes are certain, only the items count.
+        for size in range(1, len(left)):
+            two = RandomPartition(left, torch.zeros(2), [size, len(left) - size])
+            labels = (torch.arange(len(left)) >= size).long()
+            torch.testing.assert_close(
+                log_first[start, start + size], two.log_prob(labels), rtol=1e-12, atol=1e-12
+            )
+    assert (log_first[:, 40] == 0).all()
+    assert (log_first.diagonal() == 0).all()
+
+
+def test_no_exchange_and_no_other_cut_improves_a_large_mode() -> None:
+    torch.manual_seed(0)
+    partition = RandomPartition(2 * torch.randn(2, 60), torch.randn(4))
+    mode = partition.mode
+    best = partition.log_prob(mode)
+    others = mode.repeat(500, 1, 1)
+    for labels in others.flatten(0, 1):
+        i, j = torch.randint(60, (2,))
+        labels[i] = labels[j] if torch.rand(()) < 0.5 else torch.randint(4, ())
+    assert ((others != mode).any(-1).sum(0) > 200).all()
+    assert (partition.log_prob(others) < best + 1e-9).all()
+
+
+@every_case
+def test_inclusion_is_the_sum_over_all_partitions(case: str) -> None:
+    labels, log_prob = law_of(case)
+    partition = partition_of(case)
+    is_in = torch.nn.functional.one_hot(labels, partition.subsets)
+    expected = (log_prob.exp()[:, None, None] * is_in).sum(0)
+    torch.testing.assert_close(partition.inclusion(), expected, rtol=0, atol=1e-12)
+
+
+def test_inclusion_is_the_share_of_draws() -> None:
+    torch.manual_seed(4)
+    partition = RandomPartition(torch.randn(2, 30), torch.randn(2, 4))
+    drawn = torch.nn.functional.one_hot(partition.sample((20_000,)), 4).double()
+    exact = partition.inclusion()
+    z = (drawn.mean(0) - exact) / (exact * (1 - exact) / 20_000).sqrt()
+    torch.testing.assert_close(exact.sum(-1), torch.ones(2, 30))
+    torch.testing.assert_close(exact.sum(-2), partition.sizes.mean)
+    assert z.abs().amax() < 5.1  # of 240 normal numbers: one run in ten thousand is beyond
+
+
+@pytest.mark.parametrize("case", ["four subsets", "small groups"])
+def test_derivatives_of_inclusion(case: str) -> None:
+    scores, weights, sizes = CASES[case]
+    arguments = [torch.tensor(x, requires_grad=True) for x in (scores, weights)]
+    assert torch.autograd.gradcheck(
+        lambda s, w: RandomPartition(s, w, sizes).inclusion(), arguments, atol=1e-6
+    )
+
+
+def test_missing_items_are_in_no_subset() -> None:
+    scores, weights, _ = CASES["three subsets"]
+    place = [0, 2, 3, 4, 6, 7]
+    padded = torch.full((8,), torch.nan).index_put((torch.tensor(place),), torch.tensor(scores))
+    hidden = RandomPartition(padded, torch.tensor(weights), mask=~padded.isnan())
+    plain = partition_of("three subsets")
+    assert hidden.mode[[1, 5]].tolist() == [-1, -1]
+    assert hidden.mode[place].tolist() == plain.mode.tolist()
+    inclusion = hidden.inclusion()
+    assert (inclusion[[1, 5]] == 0).all()
+    torch.testing.assert_close(inclusion[place], plain.inclusion(), rtol=0, atol=1e-12)
+
+
+# --------------------------------------------------------------------------------------------------
 # Monte Carlo
 # --------------------------------------------------------------------------------------------------
 
@@ -311,5 +408,9 @@ def test_a_partition_of_nothing_is_certain() -> None:
     partition = RandomPartition(torch.zeros(2, 0), torch.zeros(3))
     assert partition.sample().shape == (2, 0)
     assert partition.log_prob(partition.sample()).tolist() == [0.0, 0.0]
+    assert partition.mode.shape == (2, 0)
+    assert partition.inclusion().shape == (2, 0, 3)
     hidden = RandomPartition(torch.zeros(2), torch.zeros(3), mask=[False, False])
     assert hidden.log_prob([-1, -1]) == 0
+    assert hidden.mode.tolist() == [-1, -1]
+    assert (hidden.inclusion() == 0).all()

@@ -11,6 +11,8 @@ from torch.distributions import Distribution, constraints
 
 from diffurn import _constraints as urn_constraints
 from diffurn._numerics.tracing import can_check
+from diffurn._partition.cuts import inclusion, log_prob_of_cuts
+from diffurn._partition.mode import most_probable
 from diffurn._partition.stages import drawn_ranks, labels_by_rank, log_prob_of_items, sizes_of
 from diffurn._validation import as_counts, as_float_tensor, require, require_broadcast
 from diffurn.estimators.score import with_score
@@ -163,6 +165,38 @@ class RandomPartition(Distribution):
     def _finite_scores(self) -> Tensor:
         """Scores in float64; those of missing items are 0."""
         return torch.where(self.mask, self.log_scores.double(), 0.0)
+
+    @property
+    def mode(self) -> Tensor:
+        """The most probable partition, int64 ``(..., n)``.
+
+        Whatever the sizes are, it gives the items of higher scores to earlier subsets (see
+        `diffurn._partition.mode` for a proof). The best cuts are found by dynamic programming over
+        all of them, in O(n² (K + 200)) time.
+
+        Example:
+            >>> RandomPartition(torch.tensor([0.0, 3.0, -1.0, 2.0]), torch.zeros(2)).mode
+            tensor([1, 0, 1, 0])
+        """
+        with torch.no_grad():
+            log_weights, sizes, _ = self._urn._operands()
+            return most_probable(self._finite_scores(), self.mask, log_weights, sizes)
+
+    def inclusion(self) -> Tensor:
+        """P(item i is in subset k), exactly, shape ``(..., n, K)``; 0 for missing items.
+
+        Differentiable in the scores and the log-weights. It takes O(n²) time and memory, with a
+        large constant: up to n + 1 means of Wallenius' law of n items.
+
+        Example:
+            >>> partition = RandomPartition(torch.tensor([2.0, 0.0, -2.0]), torch.zeros(2))
+            >>> partition.inclusion()[:, 0]
+            tensor([0.8883, 0.5000, 0.1117])
+        """
+        return inclusion(self._finite_scores(), self.mask, self._log_cuts()).to(self.dtype)
+
+    def _log_cuts(self) -> Tensor:
+        return log_prob_of_cuts(*self._urn._operands(), self.event_shape[0])
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws: the subset of each item, int64, and -1 for missing items."""
