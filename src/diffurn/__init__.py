@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from diffurn._kernels.library import native_kernels
     from diffurn.conditional import conditional_log_likelihood
     from diffurn.estimators import (
+        ConditionalST,
         CovarianceST,
         Estimator,
         ExponentialAnnealing,
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
         GumbelSoftmax,
         GumbelTopK,
         ScoreFunction,
+        TwoStageGumbel,
         neuralsort,
         score_surrogate,
         select_top,
@@ -61,6 +63,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "ClogitResult",
+    "ConditionalST",
     "CovarianceST",
     "Estimator",
     "ExponentialAnnealing",
@@ -71,6 +74,7 @@ __all__ = [
     "GumbelTopK",
     "RandomPartition",
     "ScoreFunction",
+    "TwoStageGumbel",
     "WalleniusHypergeometric",
     "__version__",
     "anova",
@@ -89,6 +93,7 @@ __all__ = [
 # `import diffurn` and `diffurn --help` do not wait for torch.
 _HOMES = {
     "ClogitResult": "diffurn.inference",
+    "ConditionalST": "diffurn.estimators",
     "CovarianceST": "diffurn.estimators",
     "Estimator": "diffurn.estimators",
     "ExponentialAnnealing": "diffurn.estimators",
@@ -99,6 +104,7 @@ _HOMES = {
     "GumbelTopK": "diffurn.estimators",
     "RandomPartition": "diffurn.partition",
     "ScoreFunction": "diffurn.estimators",
+    "TwoStageGumbel": "diffurn.estimators",
     "WalleniusHypergeometric": "diffurn.wallenius",
     "anova": "diffurn.inference",
     "clogit": "diffurn.inference",

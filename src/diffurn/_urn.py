@@ -25,6 +25,7 @@ from diffurn._validation import (
     require_broadcast,
 )
 from diffurn.estimators import CovarianceST, Estimator
+from diffurn.estimators.estimator import require_estimator
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -133,13 +134,14 @@ class Urn(Distribution):
     def _checked_estimator(self, estimator: Any) -> Estimator | None:
         if estimator is None:
             return None
-        if not isinstance(estimator, Estimator):
-            is_class = isinstance(estimator, type) and issubclass(estimator, Estimator)
-            advice = f"; give an instance, {estimator.__name__}(…)" if is_class else ""
-            shown = estimator.__name__ if isinstance(estimator, type) else repr(estimator)
-            raise ValueError(f"estimator is {shown}, but must be an Estimator{advice}")
-        estimator.check(self.event_shape[0])
-        return estimator
+        checked = require_estimator(estimator)
+        if checked.needs_order:
+            raise ValueError(
+                f"estimator is {checked!r}, which is for a RandomPartition; an urn has no order of "
+                "items"
+            )
+        checked.check(self.event_shape[0])
+        return checked
 
     # ----------------------------------------------------------------------------------------------
     # Arguments: checked once, and watched for changes in place

@@ -11,10 +11,12 @@ from torch.distributions import Distribution, constraints
 
 from diffurn import _constraints as urn_constraints
 from diffurn._numerics.tracing import can_check
-from diffurn._partition.cuts import inclusion, log_prob_of_cuts
+from diffurn._partition.law import PartitionLaw
 from diffurn._partition.mode import most_probable
-from diffurn._partition.stages import drawn_ranks, labels_by_rank, log_prob_of_items, sizes_of
+from diffurn._partition.stages import log_prob_of_items, sizes_of
 from diffurn._validation import as_counts, as_float_tensor, require, require_broadcast
+from diffurn.estimators import ConditionalST, Estimator
+from diffurn.estimators.estimator import require_estimator
 from diffurn.estimators.score import with_score
 from diffurn.fisher import FisherHypergeometric
 
@@ -64,6 +66,8 @@ class RandomPartition(Distribution):
         mask: which items exist, booleans, shape ``(..., n)``; all by default. The others have the
             label -1 in every value, and their scores do not matter. So sets of different sizes make
             one batch.
+        estimator: how `rsample` differentiates: `ConditionalST` (default), `TwoStageGumbel` or
+            `CovarianceST`.
         validate_args: check arguments and values (the default, as in torch).
 
     Example:
@@ -89,6 +93,7 @@ class RandomPartition(Distribution):
         log_weights: Any,
         group_sizes: Any = None,
         mask: Any = None,
+        estimator: Estimator | None = None,
         validate_args: bool | None = None,
     ) -> None:
         scores = as_float_tensor("log_scores", log_scores)
@@ -137,6 +142,7 @@ class RandomPartition(Distribution):
             sizes, items, log_weights=weights.double(), validate_args=validate
         )
         self.log_weights = weights
+        self.estimator = ConditionalST() if estimator is None else _checked(estimator)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -193,19 +199,36 @@ class RandomPartition(Distribution):
             >>> partition.inclusion()[:, 0]
             tensor([0.8883, 0.5000, 0.1117])
         """
-        return inclusion(self._finite_scores(), self.mask, self._log_cuts()).to(self.dtype)
+        return self._law(1).mean().to(self.dtype)
 
-    def _log_cuts(self) -> Tensor:
-        return log_prob_of_cuts(*self._urn._operands(), self.event_shape[0])
+    def _law(self, num_samples: int) -> PartitionLaw:
+        urn = self._urn
+        needs_chain = self.estimator.needs_conditionals
+        law = (urn._law_for_chains if needs_chain else urn._law_for_draws)(num_samples)
+        return PartitionLaw(self._finite_scores(), self.mask, urn._operands(), law)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws: the subset of each item, int64, and -1 for missing items."""
         shape, num_samples = self._extended_shape(torch.Size(sample_shape)), math.prod(sample_shape)
-        with torch.no_grad():
-            sizes = self._urn.sample((num_samples,))
-            scores = torch.where(self.mask, self.log_scores.double(), -torch.inf)
-            labels = labels_by_rank(drawn_ranks(scores, num_samples), sizes)
-            return torch.where(self.mask, labels, -1).reshape(shape)
+        return self._law(num_samples).labels(num_samples).reshape(shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Memberships 1[item i is in subset k] that carry gradients, as the `estimator` defines
+        them, shape ``sample_shape + (..., n, K)``; zero for missing items.
+
+        ``draw.argmax(-1)`` is the value of a hard draw without missing items. For unbiased
+        gradients of any function of the values, see `score_surrogate`.
+
+        Example:
+            >>> scores = torch.zeros(5, requires_grad=True)
+            >>> draw = RandomPartition(scores, torch.zeros(3)).rsample()
+            >>> draw.shape, draw.sum().item()
+            (torch.Size([5, 3]), 5.0)
+        """
+        shape, num_samples = self._extended_shape(torch.Size(sample_shape)), math.prod(sample_shape)
+        law: Any = self._law(num_samples)
+        draws = self.estimator.rsample(law, num_samples)
+        return draws.reshape(*shape, self.subsets).to(self.dtype)
 
     def log_prob(self, value: Any) -> Tensor:
         """log P(partition), differentiable twice in the scores and the log-weights.
@@ -289,6 +312,7 @@ class RandomPartition(Distribution):
         new.mask = self.mask.expand(*batch_shape, -1)
         new.log_weights = self.log_weights.expand(*batch_shape, -1)
         new._urn = self._urn.expand(batch_shape)
+        new.estimator = self.estimator
         super(RandomPartition, new).__init__(batch_shape, self.event_shape, validate_args=False)
         new._validate_args = self._validate_args
         return cast("Self", new)
@@ -296,6 +320,17 @@ class RandomPartition(Distribution):
     def __repr__(self) -> str:
         shapes = f"log_scores: {tuple(self.log_scores.shape)}, subsets: {self.subsets}"
         return f"RandomPartition({shapes})"
+
+
+def _checked(estimator: Any) -> Estimator:
+    require_estimator(estimator)
+    of_urns = estimator.needs_conditionals and not estimator.needs_order
+    if of_urns or estimator.needs_perturbed_weights:
+        raise ValueError(
+            f"estimator is {estimator!r}, which is for urns; a RandomPartition takes "
+            "ConditionalST, TwoStageGumbel or CovarianceST"
+        )
+    return cast(Estimator, estimator)
 
 
 def _mask_like(scores: Tensor, mask: Any) -> Tensor:

@@ -67,13 +67,3 @@ def labels_by_rank(ranks: Tensor, sizes: Tensor) -> Tensor:
     """
     cuts = sizes.cumsum(-1).to(ranks.dtype).contiguous()
     return torch.searchsorted(cuts, ranks.contiguous(), right=True)
-
-
-def drawn_ranks(log_scores: Tensor, num_samples: int) -> Tensor:
-    """The places of the items in drawn orders, ``(num_samples, ..., n)``, from 0.
-
-    An item of weight e^s arrives after an exponential time of that rate.
-    """
-    shape = num_samples, *log_scores.shape
-    times = torch.empty(shape, dtype=log_scores.dtype, device=log_scores.device)
-    return (times.exponential_().log_() - log_scores).argsort(-1).argsort(-1)

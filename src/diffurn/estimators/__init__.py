@@ -6,9 +6,11 @@ from diffurn.estimators.estimator import Estimator
 from diffurn.estimators.gumbel import GumbelDraw, GumbelSoftmax
 from diffurn.estimators.gumbel_top_k import GumbelTopK
 from diffurn.estimators.neuralsort import neuralsort, select_top
+from diffurn.estimators.partitions import ConditionalST, TwoStageGumbel
 from diffurn.estimators.score import ScoreFunction, score_surrogate
 
 __all__ = [
+    "ConditionalST",
     "CovarianceST",
     "Estimator",
     "ExponentialAnnealing",
@@ -16,6 +18,7 @@ __all__ = [
     "GumbelSoftmax",
     "GumbelTopK",
     "ScoreFunction",
+    "TwoStageGumbel",
     "neuralsort",
     "score_surrogate",
     "select_top",

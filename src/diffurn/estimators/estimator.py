@@ -21,6 +21,8 @@ class Estimator:
     needs_conditionals: ClassVar[bool] = False
     # Whether the law must have `perturbed` log-weights.
     needs_perturbed_weights: ClassVar[bool] = False
+    # Whether the law must be of random partitions (`diffurn._partition.law.PartitionLaw`).
+    needs_order: ClassVar[bool] = False
     # Whether `rsample` sends gradients to the weights; otherwise `expectation` alone does.
     draws_carry_gradients: ClassVar[bool] = True
 
@@ -41,3 +43,13 @@ class Estimator:
     def rank_indicators(self, law: Law, num_samples: int, group: int) -> tuple[Tensor, Tensor]:
         """Draws as above, and b_i = 1[i ≤ x_group] for i = 1, …, m_group, with a gradient."""
         raise NotImplementedError(f"{type(self).__name__} does not define rank_indicators")
+
+
+def require_estimator(estimator: Any) -> Estimator:
+    """`estimator`, or a ValueError if it is anything else, such as the class of one."""
+    if isinstance(estimator, Estimator):
+        return estimator
+    is_class = isinstance(estimator, type) and issubclass(estimator, Estimator)
+    advice = f"; give an instance, {estimator.__name__}(…)" if is_class else ""
+    shown = estimator.__name__ if isinstance(estimator, type) else repr(estimator)
+    raise ValueError(f"estimator is {shown}, but must be an Estimator{advice}")

@@ -184,6 +184,19 @@ class GumbelSoftmax(Estimator):
             indicators = (ranks <= drawn).to(drawn.dtype)
         return counts, indicators.reshape(*counts.shape[:-1], largest)
 
+    def all_rank_indicators(self, law: Law, num_samples: int, largest: int) -> Tensor:
+        """1[i ≤ x_j] for i = 1, …, largest, of all groups but the last, which is drawn last.
+
+        The shape is ``(num_samples, ..., c - 1, largest)``.
+        """
+        chain = self._chain(law, num_samples, list(range(law.groups)))
+        drawn, steps = self._drawn(chain)
+        counts = chain.in_order(drawn)
+        shape = (*counts.shape[:-1], largest)
+        indicators = [_at_least(self._one_hot(step), step.law.lowest, largest) for step in steps]
+        rows = [each.reshape(shape) for each in indicators]
+        return torch.stack(rows, -2) if rows else counts.new_zeros(*counts.shape[:-1], 0, largest)
+
     def _permutation(self, groups: int) -> list[int]:
         return list(range(groups)) if self.order is None else [int(j) for j in self.order]
 
