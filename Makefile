@@ -35,7 +35,7 @@ $(DEMO): $(VERSIONS) | .venv/.python
 
 $(INSTALLED): $(VERSIONS) | .venv/.python
 	@echo "make: installing the studies and the packages for tests (a few minutes)"
-	@$(PIP) --editable '.[cli,dev,explore,interop]' --editable './studies[cluster]'
+	@$(PIP) --editable '.[cli,dev,explore,interop,jax]' --editable './studies[cluster]'
 	@touch $(DEMO) $@
 
 demo: $(DEMO) ## learn who got a place in the Titanic's boats; figure in build/demo

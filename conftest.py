@@ -1,12 +1,16 @@
 from __future__ import annotations
 
 import os
+from importlib.util import find_spec
 
 import pytest
 import torch
 from hypothesis import settings
 
 from support import programs
+
+# Examples in it need the extra `jax`.
+collect_ignore = [] if find_spec("numpyro") else ["src/diffurn/jax"]
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     torch.set_num_threads(1)  # parallel workers must not compete for the same cores

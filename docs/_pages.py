@@ -128,6 +128,7 @@ class Import(NamedTuple):
 LIBRARY = {
     "cli": ("the commands: options in, tables and JSON out", ["diffurn.cli", "diffurn._install"]),
     "explore": ("the interactive demo: numbers, figures, server", ["diffurn.explore"]),
+    "jax": ("Fisher's law for JAX and NumPyro", ["diffurn.jax"]),
     "inference": ("weights ω from counts: fits and tests", ["diffurn.inference"]),
     "data": ("count tables", ["diffurn.data"]),
     "nn": ("layers for networks", ["diffurn.nn"]),

@@ -48,6 +48,7 @@ DISTRIBUTIONS = (
 )
 ABOVE = (
     *("diffurn.cli", "diffurn.explore", "diffurn.inference", "diffurn.data", "diffurn.nn"),
+    "diffurn.jax",
     *("diffurn._dispatch", *DISTRIBUTIONS),
 )
 

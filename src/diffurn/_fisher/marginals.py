@@ -17,16 +17,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from diffurn._fisher.accuracy import GRID, NODES, TAIL_NATS
 from diffurn._fisher.moments import log_mass, log_mass_anywhere, mean
-from diffurn._fisher.nodes import NODES, TAIL_NATS, Nodes, half_width
+from diffurn._fisher.nodes import Nodes, half_width
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.batching import in_chunks
 from diffurn._numerics.binomial import binomial_log_pmf, binomial_variance, typical_log_odds
 from diffurn._numerics.tracing import can_check
 
-# The points of a grid over typical counts. With this many, a stride above one implies a variance
-# ≥ 18, at which |φ(π)| ≤ e^-36: the marginal is smooth up to rounding.
-_GRID = 128
 # Windows up to this length are summed term by term. Longer ones imply a variance ≥ 18 as well.
 SHORT = 60
 # The nodes of the Gauss rule.
@@ -74,8 +72,8 @@ def _typical_counts(
     """Evenly spaced counts ``(..., G)`` within centre ± reach, and whether each is possible."""
     lowest = torch.maximum(centre - reach, draws - others).clamp(min=0)
     highest = torch.minimum(torch.minimum(centre + reach, size), draws)
-    stride = torch.ceil((highest - lowest + 1) / _GRID).clamp(min=1)
-    steps = torch.arange(_GRID, dtype=size.dtype, device=size.device)
+    stride = torch.ceil((highest - lowest + 1) / GRID).clamp(min=1)
+    steps = torch.arange(GRID, dtype=size.dtype, device=size.device)
     counts = lowest.unsqueeze(-1) + stride.unsqueeze(-1) * steps
     return torch.minimum(counts, highest.unsqueeze(-1)), counts <= highest.unsqueeze(-1)
 
@@ -106,7 +104,7 @@ def entropy(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     others = log_odds.unsqueeze(-2), other_sizes(group_sizes), draws.unsqueeze(-1)
     operands = *others, log_odds, group_sizes
     events = (1, 1, 0, 0, 0)
-    work = max(_GRID, log_odds.shape[-1]) * NODES[2]
+    work = max(GRID, log_odds.shape[-1]) * NODES[2]
     expected = in_chunks(_expected_binomial_log_pmf, *operands, events=events, work=work)
     return log_mass(log_odds, group_sizes, draws) - expected.sum(-1)
 

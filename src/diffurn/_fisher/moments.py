@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from diffurn._fisher.nodes import NODES, Nodes, surplus
+from diffurn._fisher.accuracy import NODES
+from diffurn._fisher.nodes import Nodes, surplus
 from diffurn._fisher.tilt import log_tilt
 from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm

@@ -17,16 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-# By Bernstein's inequality P(|S - ES| ≥ half_width) ≤ 2 e^-33. Aliased terms are masses of single
-# totals, which are smaller.
-TAIL_NATS = 33.0
-# Nodes where |φ| is at most e^-36 do not matter.
-NODE_NATS = 36.0
-# The most nodes at which |φ| can exceed e^-36 if K is `span` half-widths. The maximum over all
-# variances is at σ² ≈ 17.
-NODES = {1: 25, 2: 49}
-# Up to this many groups a c × c matrix product is faster than two cumulative sums.
-_FEW_GROUPS = 64
+from diffurn._fisher.accuracy import FEW_GROUPS, NODES, TAIL_NATS
 
 
 def half_width(variance: Tensor, nats: float | Tensor = TAIL_NATS) -> Tensor:
@@ -55,7 +46,7 @@ def sum_of_others(values: Tensor) -> Tensor:
     It is not the total minus values_i, which would cancel if values_i dominates.
     """
     groups = values.shape[-2]
-    if groups <= _FEW_GROUPS:
+    if groups <= FEW_GROUPS:
         return (1 - torch.eye(groups, dtype=values.dtype, device=values.device)) @ values
     nothing = torch.zeros_like(values[..., :1, :])
     before = torch.cat([nothing, values[..., :-1, :]], -2).cumsum(-2)

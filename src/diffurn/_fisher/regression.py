@@ -21,10 +21,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
+from diffurn._fisher.accuracy import NODES
 from diffurn._fisher.moments import information as information_of
 from diffurn._fisher.moments import log_mass, mean_anywhere
 from diffurn._fisher.moments import log_prob as subset_log_prob
-from diffurn._fisher.nodes import NODES, half_width, surplus
+from diffurn._fisher.nodes import half_width, surplus
 from diffurn._fisher.tilt import log_tilt
 from diffurn._kernels.dispatch import can_call
 from diffurn._numerics.batching import elements_per_chunk

@@ -13,17 +13,15 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from diffurn._fisher.accuracy import (
+    BISECTIONS,
+    HASTY_STEPS,
+    NEWTON_STEPS,
+    ROUNDING,
+    SETTLED,
+)
 from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.tracing import can_read
-
-# The schedule of `log_tilt`; its docstring derives the numbers.
-HASTY_STEPS, BISECTIONS, NEWTON_STEPS = 8, 10, 5
-# Newton's method takes its last step when the mean is this close to its target, in standard
-# deviations of the sum.
-SETTLED = 0.01
-# The smallest rounding error of a difference of two sums of positive numbers, relative to the
-# numbers.
-ROUNDING = 1e-17
 
 
 @primitive

@@ -21,8 +21,15 @@ import triton.language as tl
 from torch import Tensor
 
 from diffurn._fisher import moments, tilt
-from diffurn._fisher.nodes import NODES, TAIL_NATS
-from diffurn._fisher.tilt import BISECTIONS, HASTY_STEPS, NEWTON_STEPS, ROUNDING, SETTLED
+from diffurn._fisher.accuracy import (
+    BISECTIONS,
+    HASTY_STEPS,
+    NEWTON_STEPS,
+    NODES,
+    ROUNDING,
+    SETTLED,
+    TAIL_NATS,
+)
 from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.shared import SERIES_FROM, deviance, log1p, probabilities, stirling_series
 from diffurn._numerics import binomial

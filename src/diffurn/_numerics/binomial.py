@@ -16,10 +16,7 @@ from torch.nn.functional import softplus
 
 from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm
-
-_STIRLING_FROM = 16.0
-# log Γ(x+1) = x log x - x + ½ log 2πx + Σ_k STIRLING[k] x^-(2k+1)
-_STIRLING = (1 / 12, -1 / 360, 1 / 1260, -1 / 1680, 1 / 1188, -691 / 360360)
+from diffurn._numerics.series import ATANH, ATANH_UP_TO, STIRLING, STIRLING_FROM
 
 
 def _horner(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
@@ -31,15 +28,11 @@ def _horner(coefficients: tuple[float, ...], x: Tensor) -> Tensor:
 
 def stirling_remainder(x: Tensor) -> Tensor:
     """log Γ(x+1) - x log x + x for real x ≥ 0, with the value 0 at 0."""
-    small = x.clamp(max=_STIRLING_FROM)
+    small = x.clamp(max=STIRLING_FROM)
     by_lgamma = torch.lgamma(small + 1) - torch.xlogy(small, small) + small
-    large = x.clamp(min=_STIRLING_FROM)
-    by_series = 0.5 * torch.log(2 * math.pi * large) + _horner(_STIRLING, large**-2) / large
-    return torch.where(x < _STIRLING_FROM, by_lgamma, by_series)
-
-
-# The coefficients of Σ_{j≥1} v^(2j-2) / (2j+1), enough for float64 if |v| ≤ 0.1.
-_ATANH = tuple(1 / (2 * j + 1) for j in range(1, 9))
+    large = x.clamp(min=STIRLING_FROM)
+    by_series = 0.5 * torch.log(2 * math.pi * large) + _horner(STIRLING, large**-2) / large
+    return torch.where(x < STIRLING_FROM, by_lgamma, by_series)
 
 
 def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tensor) -> Tensor:
@@ -50,10 +43,10 @@ def deviance(x: Tensor, expected: Tensor, log_expected: Tensor, difference: Tens
     `log_expected` is used.
     """
     v = difference / (x + expected).clamp(min=torch.finfo(x.dtype).tiny)
-    near = difference * v + 2 * x * v**3 * _horner(_ATANH, v * v)
+    near = difference * v + 2 * x * v**3 * _horner(ATANH, v * v)
     log_x = torch.log(x.clamp(min=torch.finfo(x.dtype).tiny))
     far = torch.where(x > 0, x * (log_x - log_expected), 0.0) - difference
-    return torch.where(v.abs() <= 0.1, near, far)
+    return torch.where(v.abs() <= ATANH_UP_TO, near, far)
 
 
 def binomial_variance(size: Tensor, log_odds: Tensor) -> Tensor:

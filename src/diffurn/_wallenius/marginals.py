@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diffurn._fisher.accuracy import NODES
 from diffurn._fisher.marginals import SHORT, gram_rule, log_complement, other_sizes
-from diffurn._fisher.nodes import NODES, half_width
+from diffurn._fisher.nodes import half_width
 from diffurn._numerics.binomial import binomial_log_pmf
 from diffurn._numerics.tracing import can_check
 from diffurn._wallenius import probabilities

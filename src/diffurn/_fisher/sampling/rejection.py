@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
+from diffurn._fisher.accuracy import ROUNDS_PER_ROOT
 from diffurn._fisher.nodes import Nodes, half_width, surplus
 from diffurn._fisher.tilt import log_tilt
 from diffurn._kernels.dispatch import can_call, sampling_kernels
@@ -19,9 +20,6 @@ from diffurn._numerics.tracing import reading_numbers
 _PROPOSED_COUNTS = 1 << 18
 # The fewest proposals of a round.
 _FEWEST_TRIES = 32
-# A proposal is accepted with a probability of at least 1/√c. So a row is still pending after 300 √c
-# rounds with a probability below e^-300.
-_ROUNDS_PER_ROOT = 300
 # With at most so many balls for each group, on average, of so many groups, the C kernel draws each
 # ball on its own.
 _MOST_BALLS_PER_GROUP = 8
@@ -241,7 +239,7 @@ def _draw_rows(
 
 def rounds_for(groups: int) -> int:
     """The most rounds of proposals."""
-    return _ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)
+    return ROUNDS_PER_ROOT * (math.isqrt(groups) + 1)
 
 
 def nothing_accepted(group_sizes: Tensor, draws: Tensor) -> RuntimeError:

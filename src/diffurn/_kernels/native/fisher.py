@@ -6,8 +6,15 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher import moments, tilt
-from diffurn._fisher.nodes import NODE_NATS, TAIL_NATS
-from diffurn._fisher.tilt import BISECTIONS, HASTY_STEPS, NEWTON_STEPS, ROUNDING, SETTLED
+from diffurn._fisher.accuracy import (
+    BISECTIONS,
+    HASTY_STEPS,
+    NEWTON_STEPS,
+    NODE_NATS,
+    ROUNDING,
+    SETTLED,
+    TAIL_NATS,
+)
 from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.native.calls import Kernel, aligned, set_constants
 from diffurn._numerics import binomial, enumeration
