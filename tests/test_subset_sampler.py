@@ -229,6 +229,24 @@ def test_gradients_of_score_functions_are_unbiased(
     assert error.square().mean().sqrt() < 3
 
 
+@pytest.mark.parametrize("control", [None, "covariance"])
+def test_a_loss_of_two_subsets_has_an_unbiased_gradient(control: Any) -> None:
+    """The product of a sum over one subset and a sum over another, which are independent."""
+    logits = torch.stack([some_logits(6), some_logits(6, -0.5)])
+    goal = torch.linspace(-1, 2, 6, dtype=DOUBLE)
+    copies = logits.expand(4000, 2, 6).clone().requires_grad_()
+    sampler = SubsetSampler(3, "fisher", ScoreFunction(control))
+    loss = sampler.expectation(lambda x: (x @ goal).prod(-1), copies, num_samples=4)
+    assert loss.shape == (4000,)
+    found = gradient(loss.sum(), copies)
+    subsets, exact = all_subsets(6, 3), logits.clone().requires_grad_()
+    means = [log_probabilities("fisher", row, 3).exp() @ (subsets @ goal) for row in exact]
+    wanted = gradient(means[0] * means[1], exact)
+    error = (found.mean(0) - wanted) / (found.std(0) / math.sqrt(len(found)))
+    assert error.abs().max() < DEVIATIONS
+    assert error.square().mean().sqrt() < 3
+
+
 @SIZES
 @every_law
 def test_straight_through_gradients_are_exact_for_linear_losses(

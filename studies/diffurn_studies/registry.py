@@ -9,6 +9,7 @@ from diffurn_studies.harness.study import Study
 from diffurn_studies.ks import arms as ks_arms
 from diffurn_studies.minimal import arms as minimal_arms
 from diffurn_studies.pairs import arms as pairs_arms
+from diffurn_studies.subsets import arms as subsets_arms
 
 
 def _ks() -> Study:
@@ -41,10 +42,17 @@ def _clustering() -> Study:
     return study
 
 
+def _subsets() -> Study:
+    from diffurn_studies.subsets import study
+
+    return study
+
+
 STUDIES = {
     "ks": Entry(_ks, ks_arms),
     "minimal": Entry(_minimal, minimal_arms),
     "categorical": Entry(_categorical, categorical_arms),
     "pairs": Entry(_pairs, pairs_arms),
     "clustering": Entry(_clustering, clustering_arms),
+    "subsets": Entry(_subsets, subsets_arms),
 }

@@ -63,7 +63,8 @@ def score_surrogate(
 
     Args:
         urn: a distribution with `sample`, `log_prob` and `mean`, such as `FisherHypergeometric`.
-        f: maps counts ``(S, ..., c)`` to values ``(S, ...)``, each draw on its own.
+        f: maps counts ``(S, ..., c)`` to values ``(S, ...)``, each draw on its own. Where a value
+            depends on several urns, the values lack the last dimensions of the batch.
         num_samples: S ≥ 2.
         control_variate: None or "covariance".
 
@@ -86,9 +87,15 @@ def score_surrogate(
     if control_variate == "covariance":
         mean = urn.mean
         slope = _slope_at(f, mean.detach())
-        residuals = residuals - (slope * x).sum(-1)
-        exact_part = (slope * (mean - mean.detach())).sum(-1)
-    return with_score(values, residuals, urn.log_prob(x)) + exact_part
+        residuals = residuals - _summed(slope * x, values.ndim)
+        exact_part = _summed(slope * (mean - mean.detach()), values.ndim - 1)
+    log_prob = urn.log_prob(x)
+    return with_score(values, residuals, _summed(log_prob, values.ndim)) + exact_part
+
+
+def _summed(terms: Tensor, dimensions: int) -> Tensor:
+    """The terms with `dimensions` dimensions, summed over those that follow."""
+    return terms.flatten(dimensions).sum(-1) if terms.ndim > dimensions else terms
 
 
 def with_score(values: Tensor, residuals: Tensor, log_prob: Tensor) -> Tensor:

@@ -145,8 +145,9 @@ class SubsetSampler(torch.nn.Module):
     ) -> Tensor:
         """A loss, shape ``(...)``, that estimates E[f(subset)], with the estimator's gradient.
 
-        `f` maps subsets ``(num_samples, ..., d)`` to values ``(num_samples, ...)``. With
-        `ScoreFunction` the gradient is unbiased, and f may be any function.
+        `f` maps subsets ``(num_samples, ..., d)`` to values ``(num_samples, ...)``; a value that
+        depends on several subsets lacks the last dimensions. With `ScoreFunction` the gradient is
+        unbiased, and f may be any function.
         """
         return self.estimator.expectation(self.urn(logits, mask, k), f, num_samples)
 
