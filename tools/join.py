@@ -13,8 +13,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from diffurn_studies.harness.arms import Entry
-from diffurn_studies.harness.records import write_figure, write_json
+from diffurn_studies.harness.records import write_json
 from diffurn_studies.harness.run_directory import RunDirectory, Settings
+from diffurn_studies.harness.runner import publish
 from diffurn_studies.harness.study import Results
 from diffurn_studies.registry import STUDIES
 
@@ -74,10 +75,7 @@ def join(out: Path, parts: Sequence[Path], studies: Mapping[str, Entry] = STUDIE
         for unit, seconds in directory.timings().items():
             joined.note_timing(unit, seconds)
     results = Results(study.NAME, options, {}, {unit: records[unit] for unit in units})
-    about = (study.__doc__ or "").strip().partition("\n\n")[0]
-    joined.publish(" ".join(about.split()), study.table(results))
-    for title, figure in study.figure(results).items():
-        write_figure(out / "figures" / f"{title}.png", figure)
+    publish(study, results, joined)
 
 
 def main() -> None:

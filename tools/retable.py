@@ -2,7 +2,7 @@
 ``python tools/retable.py results/pairs``, or without folders for all of them.
 
 The options come from the arm of the run. If they contradict ``options.json``, nothing is written.
-Runs of clustering, ks and categorical keep the tables with which they were committed.
+Runs of clustering keep the tables with which they were committed.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import asdict, fields, replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from diffurn_studies.harness.records import write_figure
 from diffurn_studies.harness.run_directory import RunDirectory
+from diffurn_studies.harness.runner import publish
 from diffurn_studies.harness.study import Results, Study
 from diffurn_studies.harness.tables import Table
 from diffurn_studies.pairs.methods import (
@@ -43,6 +43,8 @@ class Run(NamedTuple):
 
 METHODS = {method.kind: method for method in (LABEL, ADAPTIVE, ORACLE, HYPERGEOMETRIC)}
 RUNS = {
+    "ks": Run("ks", "paper"),
+    "categorical": Run("categorical", "paper"),
     "minimal": Run("minimal", "paper"),
     "minimal-released": Run("minimal", "released"),
     "pairs": Run("pairs", "random-sets"),
@@ -125,11 +127,7 @@ def tables_of(folder: Path) -> list[Table]:
 
 def remake(folder: Path, with_figures: bool) -> None:
     study, results = results_of(folder)
-    about = " ".join((study.__doc__ or "").strip().partition("\n\n")[0].split())
-    RunDirectory(folder).publish(about, study.table(results))
-    if with_figures:
-        for name, figure in study.figure(results).items():
-            write_figure(folder / "figures" / f"{name}.png", figure)
+    publish(study, results, RunDirectory(folder), with_figures=with_figures)
 
 
 def main() -> None:

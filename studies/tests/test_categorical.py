@@ -108,6 +108,8 @@ def test_table_and_figure(results: Results, folder: Path) -> None:
     assert by_way["three categoricals in parallel"]["paper"] == 25
     assert by_way["three categoricals in parallel"]["difference"] == 3
     assert by_way["the urn, exact"]["difference"] == 0
+    share = 100 * results.records["parallel"]["invalid_draws"]
+    assert f"{share:.1f} % of the draws of three" in categorical.verdict(results)[0]
     assert (folder / "figures" / "categorical.png").stat().st_size > 10_000
 
 

@@ -362,6 +362,16 @@ def test_tables_and_figures_come_out(finished: tuple[Path, Any]) -> None:
     out, results = finished
     tables = clustering.table(results)
     assert [len(table.rows) for table in tables] == [8, 8, 8]
+    versions, priors = len({row[0] for row in tables[0].rows}), [str(prior) for prior in PRIORS]
+    ahead = {row[1]: row[2] for row in tables[1].rows[-len(PRIORS) :]}  # of the last version
+    told = clustering.verdict(results)  # no figure of the paper is of this data set
+    assert versions == 2
+    assert [sentence.split(" prior reaches")[0] for sentence in told] == [
+        f"The {prior}" for prior in priors[2:]
+    ]
+    for prior, sentence in zip(priors[2:], told, strict=True):
+        points = str(ahead[prior]).replace("-", "−")
+        assert sentence.endswith(f", {points} points against the categorical prior.")
     figures = clustering.figure(results)
     assert all(isinstance(figure, Figure) for figure in figures.values())
     assert {path.stem for path in (out / "figures").glob("*.png")} == set(figures)

@@ -25,13 +25,14 @@ import typer
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 from typer.testing import CliRunner
 
+from diffurn_studies.cli import reproduce
 from diffurn_studies.harness import settings
 from diffurn_studies.harness.arms import Entry
 from diffurn_studies.harness.engines import Engine, Job, Outcomes
 from diffurn_studies.harness.errors import RunError
 from diffurn_studies.harness.machine import commit_of
 from diffurn_studies.harness.run_directory import RunDirectory, Settings
-from diffurn_studies.harness.runner import read_tables, run
+from diffurn_studies.harness.runner import read_published, run
 from diffurn_studies.harness.workspace import Workspace
 from diffurn_studies.registry import STUDIES
 from support.processes import interruptible
@@ -110,7 +111,7 @@ def test_a_run_leaves_options_environment_records_tables_and_figures(uninterrupt
     assert {"diffurn", "torch", "python", "device"} <= place.keys()
     assert list(directory.records()) == directory.settings().units
     assert directory.timings().keys() == directory.records().keys()
-    assert [table.title for table in read_tables(uninterrupted)] == ["Values <found>"]
+    assert [table.title for table in read_published(uninterrupted).tables] == ["Values <found>"]
     assert (uninterrupted / "figures" / "values.png").read_bytes().startswith(b"\x89PNG")
     assert [step for step, _ in logged(uninterrupted, "steps0", "distance")] == list(range(40))
 
@@ -666,18 +667,62 @@ def test_a_quick_run_has_a_folder_of_its_own_and_is_no_verdict(
     )
     assert sorted(path.name for path in (tmp_path / "runs").iterdir()) == ["tiny", "tiny-quick"]
     told = "Its figures are no verdict on any claim."
-    assert quick.stdout.rstrip().endswith(told)
-    assert told not in whole.stdout
-    abouts = [
-        json.loads((tmp_path / "runs" / name / "tables.json").read_text())["about"]
+    assert (told in quick.stdout, told in whole.stdout) == (True, False)
+    assert "Outcome of the quick run" in quick.stdout
+    cautions = [
+        json.loads((tmp_path / "runs" / name / "tables.json").read_text())["caution"]
         for name in ("tiny", "tiny-quick")
     ]
-    assert [told in about for about in abouts] == [False, True]
+    assert [told in caution for caution in cautions] == [False, True]
     for_machines = runner.invoke(
         tiny.APP, ["reproduce", "tiny", "--set", "steps=2", "--quick", "--json"]
     )
     assert json.loads(for_machines.stdout)["tiny"]
     assert told in for_machines.stderr
+
+
+def test_a_run_ends_with_its_verdict_and_the_places_of_its_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    shown = runner.invoke(tiny.APP, ["reproduce", "tiny", "--set", "steps=2"]).stdout
+    end = shown[shown.index("Verdict") :].splitlines()
+    assert end[1] == "The tiny study has 6 values <found>."
+    assert str(Path("runs/tiny/figures/values.png")) in end
+    assert f"diffurn report {Path('runs/tiny')}  # tables and figures on one page" in end
+
+
+def test_tables_of_an_early_version_have_no_verdict(uninterrupted: Path) -> None:
+    path = uninterrupted / "tables.json"
+    content = json.loads(path.read_text())
+    for name in ("caution", "verdict", "captions"):
+        del content[name]
+    path.write_text(json.dumps(content))
+    found = RunDirectory(uninterrupted).published()
+    assert found is not None
+    assert (found.caution, found.verdict, found.captions) == ("", [], {})
+    assert found.tables[0].title == "Values <found>"
+
+
+def test_files_and_pipes_get_lines_of_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = iter([0.0, 1.0, 12.0, 13.0, 60.0, 90.0])
+    monkeypatch.setattr(reproduce.time, "monotonic", lambda: next(times))
+    tell = reproduce._lines("tiny")
+    for done, unit in ((0, "a"), (1, "b"), (2, "c"), (2, "c"), (3, "")):
+        tell(done, 3, unit)
+    assert capsys.readouterr().err.splitlines() == [
+        "tiny: 1 of 3 units after 0.2 minutes; next: b",
+        "tiny: 2 of 3 units after 1.0 minutes; next: c",
+        "tiny: 3 of 3 units after 1.5 minutes",
+    ]
+
+
+def test_the_list_of_arms_fits_into_eighty_columns() -> None:
+    lines = "\n".join(reproduce.listing(STUDIES)).splitlines()
+    assert max(map(len, lines)) <= 78
+    assert all(line.startswith("  ") for line in lines[1:])
 
 
 def test_a_directory_of_an_early_version_names_no_arm_and_is_resumed(uninterrupted: Path) -> None:

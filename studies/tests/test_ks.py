@@ -296,6 +296,10 @@ def test_tables_and_figures_cover_every_study(results: Results, folder: Path) ->
     verdicts = tables["Kolmogorov-Smirnov tests, ω₂ varied"]
     assert [row[1] for row in verdicts.rows] == [6, 6, 6]
     assert {"paper", "difference"} <= set(verdicts.columns)
+    papers, exact, merged = (row[4] for row in verdicts.rows)  # rejected, corrected
+    first, second = ks.verdict(results)
+    assert f"rejects {papers} of 6 comparisons" in first
+    assert f"{merged} of 6 tests reject the merged chain and {exact} the exact sampler" in second
     assert {path.stem for path in (folder / "figures").glob("*.png")} == {
         "ks-weight",
         "ks-draws",

@@ -217,6 +217,12 @@ def test_tables_and_figures_show_both_sources(results: Results, folder: Path) ->
     tables = minimal.table(results)
     assert len(tables) == 5
     assert [row[0] for row in tables[1].rows] == ["1", "4"]
+    errors = {(row[0], row[1]): row[2] for row in tables[0].rows}
+    chain, law = "merged Gumbel chain", "Fisher's law"
+    first, second = minimal.verdict(results)
+    assert f"within {errors['merged chain', chain]} of" in first
+    assert f"chain is {errors[law, chain]}, against" in second
+    assert f"{errors[law, 'exact covariance']} by the exact covariance" in second
     assert {path.stem for path in (folder / "figures").glob("*.png")} == {
         "minimal-exact-data",
         "minimal-merged-data",

@@ -16,8 +16,33 @@ from pair_records import (
 )
 
 from diffurn_studies.harness.tables import Table
+from diffurn_studies.pairs.claims import _told
 from diffurn_studies.pairs.methods import ADAPTIVE, HYPERGEOMETRIC, LABEL
-from diffurn_studies.pairs.tables import tables
+from diffurn_studies.pairs.tables import tables, verdict_of
+
+
+def test_the_verdict_says_where_each_claim_holds() -> None:
+    known = scores_of(SMALL, {"LabelVAE": 0.1, "AdaVAE": 0.2, "HGVAE": 0.2})
+    papers, ours = verdict_of(SMALL | known)
+    assert papers == (
+        "HGVAE in the paper's metrics: MSE(s, ŝ) is below the baselines' at every s; ŝ follows s; "
+        "I is at least the baselines' at every s; S is at least the baselines' at every s."
+    )
+    assert ours.startswith("HGVAE in ours: by draws MSE(7−s, k̂) is below the baselines' at every s")
+
+
+def test_a_verdict_is_open_partial_negative_or_counted() -> None:
+    error, follows = "MSE(s, ŝ) below the baselines'", "ŝ follows s"
+    assert _told(error, [(False, True)]) == (
+        "MSE(s, ŝ) is below the baselines' over all s, not at every s"
+    )
+    assert _told(error, [(False, False)]) == "MSE(s, ŝ) is not below the baselines'"
+    assert _told(error, [(None, None)]) == "whether MSE(s, ŝ) is below the baselines' is open"
+    assert _told(error, [(True, True), (False, True), (False, False)]) == (
+        "MSE(s, ŝ) is below the baselines' over all s for 2 of 3 variants, at every s for 1"
+    )
+    assert _told(follows, [(None, False)]) == "ŝ does not follow s"
+    assert _told(follows, [(None, True), (None, False)]) == "ŝ follows s for 1 of 2 variants"
 
 
 def test_missing_scores_leave_cells_empty_and_claims_open() -> None:

@@ -16,7 +16,7 @@ import pytest
 import tiny_study as tiny
 from typer.testing import CliRunner
 
-from diffurn_studies.harness.report import write_report
+from diffurn_studies.harness.report import read_run, write_report
 from diffurn_studies.harness.run_directory import RunDirectory, Settings
 from diffurn_studies.harness.runner import run
 from diffurn_studies.harness.study import Results
@@ -89,6 +89,39 @@ def test_the_page_holds_tables_figures_settings_and_environment(
     assert [tag for tag, _ in page.tags].count("img") == 1
     for fact in ("3, 1000", "short-walk", RunDirectory(finished).environments()[0]["torch"]):
         assert f"<dd>{fact}</dd>" in source
+
+
+def test_the_verdict_comes_first_then_figures_with_captions_then_tables(report: Path) -> None:
+    source = report.read_text(encoding="utf-8")
+    parts = (
+        "<h3>Verdict</h3>\n<p>The tiny study has 6 values &lt;found&gt;.</p>",
+        '<figcaption class="notes">The values &amp; nothing else.</figcaption>',
+        "<table",
+    )
+    assert all(part in source for part in parts)
+    places = [source.index(part) for part in parts]
+    assert places == sorted(places)
+
+
+def test_figures_stand_in_the_order_of_their_captions(finished: Path, tmp_path: Path) -> None:
+    out = tmp_path / "run"
+    shutil.copytree(finished, out)
+    for name in ("zebra", "ant"):
+        shutil.copy(out / "figures" / "values.png", out / "figures" / f"{name}.png")
+    content = json.loads((out / "tables.json").read_text())
+    content["captions"] = {"zebra": "", "values": ""}
+    (out / "tables.json").write_text(json.dumps(content))
+    names = [figure.name for figure in read_run(out, "run").figures]
+    assert names == ["zebra", "values", "ant"]
+
+
+def test_a_quick_run_is_marked(tmp_path: Path) -> None:
+    run(tiny, tiny.Options(steps=2), tmp_path / "run", caution="Small & fast.")
+    write_report([tmp_path / "run"], tmp_path / "report.html")
+    source = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "<strong>Quick run:</strong> Small &amp; fast." in source
+    assert "tiny</a> (quick run)" in source
+    assert "<h3>Outcome of the quick run</h3>" in source
 
 
 def test_columns_of_the_paper_and_of_differences_are_set_apart(report: Path) -> None:

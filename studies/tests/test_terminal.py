@@ -9,7 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from diffurn_studies.harness.runner import read_tables
+from diffurn_studies.harness.runner import read_published
 from diffurn_studies.harness.tables import Table, text
 from diffurn_studies.harness.terminal import show
 
@@ -37,7 +37,7 @@ def shown(table: Table, width: int) -> list[str]:
 @pytest.mark.parametrize("width", [80, 140])
 @pytest.mark.parametrize("run", RUNS, ids=[run.name for run in RUNS])
 def test_no_word_of_a_committed_table_is_broken(run: Path, width: int) -> None:
-    for table in read_tables(run):
+    for table in read_published(run).tables:
         lines = shown(table, width)
         assert max(map(cell_len, lines)) <= width
         printed = " ".join(lines)

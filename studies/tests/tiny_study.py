@@ -110,6 +110,13 @@ def table(results: Results) -> list[Table]:
     ]
 
 
+def verdict(results: Results) -> list[str]:
+    return [f"The tiny study has {len(results.records)} values <found>."]
+
+
+CAPTIONS = {"values": "The values & nothing else."}
+
+
 def figure(results: Results) -> dict[str, Figure]:
     picture = Figure(figsize=(4, 2.5), layout="constrained")
     picture.subplots().bar(
@@ -125,7 +132,9 @@ class Changed:
     units: Callable[[Options], list[str]] = units
     run_unit: Callable[[Options, str, Workspace], dict[str, Any]] = run_unit
     table: Callable[[Results], list[Table]] = table
+    verdict: Callable[[Results], list[str]] = verdict
     figure: Callable[[Results], dict[str, Figure]] = figure
+    CAPTIONS: dict[str, str] = field(default_factory=lambda: CAPTIONS)
     NAME: str = field(default=NAME, init=False)
 
 

@@ -10,6 +10,10 @@ from diffurn_studies.harness.drawing import plain
 from diffurn_studies.harness.study import Results
 
 COLOURS = {"parallel": "#D55E00", "sequence": "#0072B2", "rest": "#009E73"}
+CAPTIONS = {
+    "categorical": "Left, the number of balls that trained categoricals draw instead of n = 9. "
+    "Right, the share of invalid draws over the training."
+}
 
 
 def figures_of(results: Results) -> dict[str, Figure]:

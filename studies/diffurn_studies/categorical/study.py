@@ -19,6 +19,7 @@ import torch
 from matplotlib.figure import Figure
 
 from diffurn import FisherHypergeometric, GumbelSoftmax
+from diffurn_studies.categorical.figure import CAPTIONS as CAPTIONS
 from diffurn_studies.categorical.figure import figures_of
 from diffurn_studies.categorical.model import (
     DRAWS,
@@ -28,7 +29,7 @@ from diffurn_studies.categorical.model import (
     train,
 )
 from diffurn_studies.categorical.options import Options
-from diffurn_studies.categorical.tables import tables_of
+from diffurn_studies.categorical.tables import tables_of, verdict_of
 from diffurn_studies.categorical.ways import WAYS
 from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Table
@@ -56,6 +57,10 @@ def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any
 
 def table(results: Results) -> list[Table]:
     return tables_of(results)
+
+
+def verdict(results: Results) -> list[str]:
+    return verdict_of(results)
 
 
 def figure(results: Results) -> dict[str, Figure]:

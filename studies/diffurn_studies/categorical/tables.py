@@ -9,6 +9,17 @@ from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Table
 
 
+def verdict_of(results: Results) -> list[str]:
+    """How often each way breaks a limit after training."""
+    shares = {unit: 100 * record["invalid_draws"] for unit, record in results.records.items()}
+    return [
+        f"After training, {shares['parallel']:.1f} % of the draws of three categoricals in "
+        "parallel break Σx = n or the limit of a group.",
+        f"In sequence {shares['sequence']:.2g} % do, and if the last group gets the rest "
+        f"{shares['rest']:.2g} %. No draw of the urn does.",
+    ]
+
+
 def tables_of(results: Results) -> list[Table]:
     """The table of the study."""
     stated = paper("categorical")["parameters"]

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import json
 import sys
+import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
+from textwrap import fill
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -133,8 +135,8 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
             )
             raise typer.Exit(130) from None
         _print({own: run.directory for own, run in runs.items()}, as_json)
-        if quick:
-            typer.echo(QUICK, err=as_json)
+        if quick and as_json:
+            typer.echo(QUICK, err=True)
 
     reproduce.__doc__ = "\n\n".join(
         [
@@ -145,15 +147,18 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
     return reproduce
 
 
-def listing(studies: Mapping[str, Entry]) -> Iterator[str]:
-    """The studies and their arms, a line each."""
+def listing(studies: Mapping[str, Entry], width: int = 78) -> Iterator[str]:
+    """The studies and their arms, in lines of at most this width."""
     yield "Studies and their arms:"
     for name, entry in studies.items():
         arms = entry.arm_names()
-        width = max(map(len, arms))
+        indent = 6 + max(map(len, arms))
         yield f"  {name}"
         for arm in arms:
-            yield f"    {arm:<{width}}  {entry.about(arm)}"
+            beginning = f"    {arm}".ljust(indent)
+            yield fill(
+                entry.about(arm), width, initial_indent=beginning, subsequent_indent=" " * indent
+            )
 
 
 def _planned(
@@ -233,12 +238,14 @@ def _progress(name: str) -> Iterator[Callable[[int, int, str], None]]:
     )
     # A unit may take hours, so the estimate averages over all of them.
     console = Console(stderr=True)
+    if not console.is_terminal:
+        yield _lines(name)
+        return
     with Progress(
         *columns,
         TimeRemainingColumn(),
         console=console,
         transient=True,
-        disable=not console.is_terminal,
         speed_estimate_period=1e9,
     ) as bar:
         task = bar.add_task(name, total=None)
@@ -251,29 +258,43 @@ def _progress(name: str) -> Iterator[Callable[[int, int, str], None]]:
         yield tell
 
 
+def _lines(name: str, every: float = 10.0) -> Callable[[int, int, str], None]:
+    """Progress for files and pipes: a line for a finished unit, at most one in some seconds."""
+    start = time.monotonic()
+    told, before = start, 0
+
+    def tell(done: int, total: int, unit: str) -> None:
+        nonlocal told, before
+        now = time.monotonic()
+        if now - told >= every and done > before:
+            told, before = now, done
+            following = f"; next: {unit}" if unit else ""
+            minutes = (now - start) / 60
+            line = f"{name}: {done} of {total} units after {minutes:.1f} minutes{following}"
+            typer.echo(line, err=True)
+
+    return tell
+
+
 def _print(directories: dict[str, Path], as_json: bool) -> None:
     from diffurn.cli.output import standard_output
-    from diffurn_studies.harness.runner import read_tables
+    from diffurn_studies.harness.runner import read_published
 
     if as_json:
         content = {
-            name: [table.as_json() for table in read_tables(path)]
+            name: [table.as_json() for table in read_published(path).tables]
             for name, path in directories.items()
         }
         typer.echo(json.dumps(content, ensure_ascii=False))
         return
-    from diffurn_studies.harness.terminal import show
+    from diffurn_studies.harness.terminal import show, show_outcome
 
     console = standard_output(wide=True)
     for path in directories.values():
-        for table in read_tables(path):
+        published = read_published(path)
+        for table in published.tables:
             show(console, table)
-        figures = (
-            ", ".join(sorted(image.name for image in (path / "figures").glob("*.png"))) or "none"
-        )
-        console.print(
-            f"records and tables: {path}   figures: {figures}", soft_wrap=True, markup=False
-        )
+        show_outcome(console, path, published)
 
 
 reproduce = command(STUDIES)

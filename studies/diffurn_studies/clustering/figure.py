@@ -36,6 +36,13 @@ MARKS: dict[str, tuple[str, dict[str, Any], float]] = {
     "sizes": ("cluster sizes", {"marker": "_", "color": "black"}, 0.2),
 }
 
+CAPTIONS = {
+    "clustering-accuracy": "Test accuracy over the epochs: every seed a thin line, the mean a "
+    "thick one; at the end the paper's mean and deviation.",
+    "clustering-weights": "What the prior learned about the sizes of the classes.",
+    "clustering-means": "The picture that each cluster decodes from its mean.",
+}
+
 
 def figures_of(records: Records, options: Options) -> dict[str, Figure]:
     """All figures of the study.

@@ -23,10 +23,11 @@ from typing import Any
 
 from matplotlib.figure import Figure
 
+from diffurn_studies.clustering.figure import CAPTIONS as CAPTIONS
 from diffurn_studies.clustering.figure import figures_of
 from diffurn_studies.clustering.options import Options
 from diffurn_studies.clustering.stack import Stack
-from diffurn_studies.clustering.tables import tables_of
+from diffurn_studies.clustering.tables import tables_of, verdict_of
 from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Table
 from diffurn_studies.harness.workspace import Workspace
@@ -47,6 +48,10 @@ def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any
 
 def table(results: Results) -> list[Table]:
     return tables_of(results.records, results.options)
+
+
+def verdict(results: Results) -> list[str]:
+    return verdict_of(results.records, results.options)
 
 
 def figure(results: Results) -> dict[str, Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -16,7 +17,7 @@ from diffurn_studies.clustering.records import (
     version_name,
 )
 from diffurn_studies.harness.literature import paper
-from diffurn_studies.harness.tables import Table, mean_and_deviation, with_deviation
+from diffurn_studies.harness.tables import Table, counted, mean_and_deviation, with_deviation
 
 METRICS = {"accuracy": "accuracy (%)", "nmi": "NMI (%)", "ari": "ARI (%)"}
 
@@ -34,6 +35,37 @@ def tables_of(records: Records, options: Options) -> list[Table]:
         _claim(models, class_counts(records), options),
         _every_run(models),
     ]
+
+
+def verdict_of(records: Records, options: Options) -> list[str]:
+    """The accuracy of the hypergeometric prior, and how far it is ahead of the categorical one."""
+    models, sentences = models_of(records), []
+    names = {version: version_name(version) for version in options.versions}
+
+    def means(prior: Prior) -> list[float]:
+        ends = [_finals(models, version, prior) for version in names]
+        return [100 * statistics.fmean(end["accuracy"] for end in own) for own in ends]
+
+    for prior in options.priors:
+        if prior.kind != "hypergeometric":
+            continue
+        own = means(prior)
+        sentence = f"The {prior} prior reaches {_numbers(own)} % ({', '.join(names.values())})"
+        if Categorical() in options.priors:
+            ahead = [a - b for a, b in zip(own, means(Categorical()), strict=True)]
+            sentence += f", {_numbers(ahead, '+')} points against the categorical prior"
+        sentences.append(f"{sentence}.")
+    stated = paper("clustering")["by_dataset"] if options.dataset == "mnist" else {}
+    theirs = [stated[name]["accuracy"] for name in names.values() if name in stated]
+    if sentences and theirs and len(theirs) == len(names):
+        reached = [each["hypergeometric"]["mean"] for each in theirs]
+        ahead = [each["hypergeometric"]["mean"] - each["categorical"]["mean"] for each in theirs]
+        sentences.append(f"The paper has {_numbers(reached)} % and {_numbers(ahead, '+')} points.")
+    return sentences
+
+
+def _numbers(values: Sequence[float], sign: str = "") -> str:
+    return ", ".join(f"{value:{sign}.1f}".replace("-", "−") for value in values)
 
 
 def _finals(models: Iterable[Model], version: float, prior: Prior) -> list[dict[str, Any]]:
@@ -86,8 +118,8 @@ def _comparison(models: Sequence[Model], options: Options) -> Table:
         else ""
     )
     notes = [
-        f"{options.dataset}, test part; mean ± standard deviation of {options.seeds} seeds after "
-        f"{options.epochs} epochs, from {start} "
+        f"{options.dataset}, test part; mean ± standard deviation of "
+        f"{counted(options.seeds, 'seed')} after {options.epochs:,} epochs, from {start} "
         f"and a Gaussian mixture{one}{shared} fitted to its latents of the training "
         f"part{likeliest}.{held}",
         f"Reduced classes: {_listed(options.reduced)}, in the training and the test part alike.",

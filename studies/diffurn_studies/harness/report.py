@@ -9,7 +9,7 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -28,6 +28,7 @@ _PNG = b"\x89PNG\r\n\x1a\n"
 
 class Picture(NamedTuple):
     name: str
+    caption: str
     source: str
 
 
@@ -48,6 +49,8 @@ class ShownRun:
     directory: str
     experiment: str
     about: str
+    caution: str
+    verdict: list[str]
     finished: int
     total: int
     duration: str
@@ -112,13 +115,13 @@ def read_run(path: Path, anchor: str) -> ShownRun:
         directory=str(path),
         experiment=settings.experiment,
         about="" if published is None else published.about,
+        caution="" if published is None else published.caution,
+        verdict=[] if published is None else published.verdict,
         finished=finished,
         total=total,
         duration=_duration(sum(directory.timings().values())),
         tables=[] if published is None else [_shown(table) for table in published.tables],
-        figures=[]
-        if published is None
-        else [_picture(image) for image in sorted((path / "figures").glob("*.png"))],
+        figures=[] if published is None else list(_pictures(path / "figures", published.captions)),
         options=[
             *([] if settings.arm is None else [("arm", settings.arm)]),
             *((name, _spelled(value)) for name, value in settings.options.items()),
@@ -141,11 +144,21 @@ def _kind(table: Table, column: int) -> str:
     )
 
 
-def _picture(image: Path) -> Picture:
+def _pictures(folder: Path, captions: Mapping[str, str]) -> Iterator[Picture]:
+    """The pictures with captions in their order, and then those without."""
+    order = list(captions)
+    found = {image.stem: image for image in sorted(folder.glob("*.png"))}
+    for name in sorted(found, key=lambda name: order.index(name) if name in order else len(order)):
+        yield _picture(found[name], captions.get(name, ""))
+
+
+def _picture(image: Path, caption: str) -> Picture:
     content = read_file(image) or b""
     if not content.startswith(_PNG):
         raise RunError(f"{image} is damaged: it is not a PNG picture")
-    return Picture(image.stem, f"data:image/png;base64,{base64.b64encode(content).decode()}")
+    return Picture(
+        image.stem, caption, f"data:image/png;base64,{base64.b64encode(content).decode()}"
+    )
 
 
 def _spelled(value: Any) -> str:

@@ -71,10 +71,21 @@ def _as_text(option: Any) -> Any:
 
 
 class Published(NamedTuple):
-    """The tables of a finished run and a paragraph about its study: `tables.json`."""
+    """The outcome of a finished run: `tables.json`.
+
+    Attributes:
+        about: a paragraph about the study.
+        caution: a sentence above everything else, if the run is a quick one.
+        verdict: two or three sentences; none in files of early versions.
+        tables: of the study.
+        captions: of the figures, in their order; none in files of early versions.
+    """
 
     about: str
+    caution: str
+    verdict: list[str]
     tables: list[Table]
+    captions: dict[str, str]
 
 
 class RunDirectory:
@@ -230,11 +241,9 @@ class RunDirectory:
             self.path / "timings.json", {"seconds": {**self.timings(), unit: round(seconds, 3)}}
         )
 
-    def publish(self, about: str, tables: Sequence[Table]) -> None:
-        write_json(
-            self.path / "tables.json",
-            {"about": about, "tables": [table.as_json() for table in tables]},
-        )
+    def publish(self, outcome: Published) -> None:
+        tables = [table.as_json() for table in outcome.tables]
+        write_json(self.path / "tables.json", {**outcome._asdict(), "tables": tables})
 
     def published(self) -> Published | None:
         """The tables of a finished run; None before."""
@@ -242,8 +251,14 @@ class RunDirectory:
         if not path.exists():
             return None
         about, tables = read_entries(path, about=TEXT, tables=list_of(ANYTHING))
+        later = {"caution": TEXT, "verdict": list_of(TEXT), "captions": object_of(TEXT)}
+        usual: dict[str, Any] = {"caution": "", "verdict": [], "captions": {}}
+        for name, kind in later.items():
+            if name in read_json(path):
+                [usual[name]] = read_entries(path, **{name: kind})
         try:
-            return Published(about, [Table.from_json(content) for content in tables])
+            made = [Table.from_json(content) for content in tables]
+            return Published(about, tables=made, **usual)
         except ValueError as error:
             raise RunError(f"{path} is damaged: {error}") from None
 

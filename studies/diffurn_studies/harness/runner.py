@@ -26,7 +26,7 @@ import torch
 from diffurn_studies.harness.engines import Engine, Job, local, same_everywhere
 from diffurn_studies.harness.machine import device_named, provenance, usable_device
 from diffurn_studies.harness.records import RunError, write_figure
-from diffurn_studies.harness.run_directory import RunDirectory, Settings
+from diffurn_studies.harness.run_directory import Published, RunDirectory, Settings
 from diffurn_studies.harness.study import Progress, Results, Study, stages_of
 from diffurn_studies.harness.tables import Table
 from diffurn_studies.harness.workspace import Workspace
@@ -38,7 +38,8 @@ __all__ = [
     "RunError",
     "Table",
     "Workspace",
-    "read_tables",
+    "publish",
+    "read_published",
     "run",
 ]
 
@@ -72,11 +73,32 @@ def run(
     directory = RunDirectory(Path(os.path.realpath(out)))
     with directory.locked():
         results = _run(study, options, device, directory, engine, progress, arm)
-        about = (study.__doc__ or "").strip().partition("\n\n")[0]
-        directory.publish(" ".join(f"{caution} {about}".split()), study.table(results))
-        for name, figure in study.figure(results).items():
-            write_figure(directory.path / "figures" / f"{name}.png", figure)
+        publish(study, results, directory, caution)
     return results
+
+
+def publish(
+    study: Study,
+    results: Results,
+    directory: RunDirectory,
+    caution: str = "",
+    with_figures: bool = True,
+) -> None:
+    """Writes tables, verdict and figures of a finished run."""
+    about = " ".join((study.__doc__ or "").strip().partition("\n\n")[0].split())
+    figures = study.figure(results)
+    directory.publish(
+        Published(
+            about,
+            caution,
+            study.verdict(results),
+            study.table(results),
+            {name: study.CAPTIONS[name] for name in figures},
+        )
+    )
+    if with_figures:
+        for name, figure in figures.items():
+            write_figure(directory.path / "figures" / f"{name}.png", figure)
 
 
 def _run(
@@ -140,7 +162,6 @@ def _device(options: Any, engine: Engine) -> torch.device:
         raise RunError(str(problem)) from None
 
 
-def read_tables(directory: Path) -> list[Table]:
-    """The tables of a finished run."""
-    published = RunDirectory(directory).published()
-    return [] if published is None else published.tables
+def read_published(directory: Path) -> Published:
+    """Tables and verdict of a run; before it is finished there are none."""
+    return RunDirectory(directory).published() or Published("", "", [], [], {})

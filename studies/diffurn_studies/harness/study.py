@@ -24,8 +24,13 @@ A study is a module with a few names (`Study`), such as::
         rows = [[unit, record["heads"]] for unit, record in results.records.items()]
         return [Table("Heads", ["unit", "ours"], rows)]
 
-    def figure(results: Results) -> dict[str, Figure]:
+    def verdict(results: Results) -> list[str]:            # two or three sentences below them
+        return [f"{results.options.seeds} coins were thrown."]
+
+    def figure(results: Results) -> dict[str, Figure]:      # in the order of the paper
         return {}
+
+    CAPTIONS: dict[str, str] = {}                           # by the names of the figures
 
 Its arms are modules of a package beside it, one of them called ``paper``
 (`diffurn_studies.harness.arms`). `diffurn_studies.registry` lists both; then ``diffurn reproduce
@@ -73,12 +78,15 @@ class Study(Protocol):
     """The names that a study has; a module with them is a study."""
 
     NAME: str
+    CAPTIONS: dict[str, str]
 
     def units(self, options: Any, /) -> list[str]: ...
 
     def run_unit(self, options: Any, unit: str, workspace: Workspace, /) -> dict[str, Any]: ...
 
     def table(self, results: Results, /) -> list[Table]: ...
+
+    def verdict(self, results: Results, /) -> list[str]: ...
 
     def figure(self, results: Results, /) -> dict[str, Figure]: ...
 

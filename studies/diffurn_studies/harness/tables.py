@@ -85,6 +85,16 @@ def text(cell: Cell) -> str:
     return f"{cell:.4g}" if isinstance(cell, float) else str(cell)
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun.
+
+    Example:
+        >>> counted(1, "seed"), counted(5, "seed")
+        ('1 seed', '5 seeds')
+    """
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def mean_and_deviation(values: Sequence[float], digits: int = 2, tight: bool = False) -> str | None:
     """The mean with the standard deviation of a sample; `tight` is for tables of many columns.
 

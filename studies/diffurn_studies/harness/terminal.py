@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from string import ascii_lowercase
 
 from rich import box
@@ -17,6 +18,7 @@ from rich.markup import escape
 from rich.table import Table as RichTable
 from rich.text import Text
 
+from diffurn_studies.harness.run_directory import Published
 from diffurn_studies.harness.tables import Table, text
 
 _SETTINGS = re.compile(r"(?P<name>[^()]+) \((?P<details>.{9,})\)")
@@ -47,6 +49,21 @@ def show(console: Console, table: Table) -> None:
         console.print(shown)
     if notes:
         console.print(Text("\n".join(notes), style="dim italic"))
+    console.print()
+
+
+def show_outcome(console: Console, path: Path, published: Published) -> None:
+    """Prints the verdict of a run, and the places of its files."""
+    lines = [sentence for sentence in (published.caution, *published.verdict) if sentence]
+    if lines:
+        heading = "Outcome of the quick run" if published.caution else "Verdict"
+        console.print(Text(heading, style="bold"))
+        console.print(Text("\n".join(lines)))
+        console.print()
+    figures = [str(path / "figures" / f"{name}.png") for name in published.captions]
+    console.print(Text("Where to look next", style="bold"))
+    for line in (*figures, f"diffurn report {path}  # tables and figures on one page"):
+        console.print(line, soft_wrap=True, markup=False, highlight=False)
     console.print()
 
 

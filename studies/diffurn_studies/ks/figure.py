@@ -32,6 +32,14 @@ GROUPS: tuple[dict[str, Any], ...] = (
     {"color": "#009E73", "marker": "^"},
 )
 SMALLEST_P = 1e-4
+CAPTIONS = {
+    "ks-weight": "The paper's figure (left column) and two comparisons with Fisher's law. Lines "
+    "are the laws, histograms the draws; below, distances and p-values over ω₂.",
+    "ks-draws": "The same, with the number of draws varied.",
+    "ks-size": "The same, with the size of the second group varied.",
+    "ks-remark": "A different ω brings the law of the merged chain close to Fisher's (left), but "
+    "gives two equal groups different weights (right).",
+}
 
 
 def figures_of(results: Results) -> dict[str, Figure]:

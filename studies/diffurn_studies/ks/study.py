@@ -31,9 +31,10 @@ from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Table
 from diffurn_studies.harness.workspace import Workspace
 from diffurn_studies.ks.comparisons import level_record, remark_record, urn_record
+from diffurn_studies.ks.figure import CAPTIONS as CAPTIONS
 from diffurn_studies.ks.figure import figures_of
 from diffurn_studies.ks.options import Options
-from diffurn_studies.ks.tables import tables_of
+from diffurn_studies.ks.tables import tables_of, verdict_of
 from diffurn_studies.ks.urns import settings
 
 NAME = "ks"
@@ -58,6 +59,10 @@ def run_unit(options: Options, unit: str, workspace: Workspace) -> dict[str, Any
 
 def table(results: Results) -> list[Table]:
     return tables_of(results)
+
+
+def verdict(results: Results) -> list[str]:
+    return verdict_of(results)
 
 
 def figure(results: Results) -> dict[str, Figure]:

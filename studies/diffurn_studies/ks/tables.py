@@ -14,14 +14,26 @@ from diffurn_studies.ks.figure import PARTS, of_part
 def tables_of(results: Results) -> list[Table]:
     """All tables of the study."""
     return [
-        _verdicts(results),
+        _rejections(results),
         *(_part(results, part, *heading) for part, heading in PARTS.items()),
         _remark(results),
         _levels(results),
     ]
 
 
-def _verdicts(results: Results) -> Table:
+def verdict_of(results: Results) -> list[str]:
+    """The paper's test, and the tests against Fisher's law."""
+    papers, exact, merged = _rejections(results).rows
+    _, tests, _, _, rejected, *_ = papers
+    return [
+        "The paper's test, in which the reference merges groups as the sampler does, rejects "
+        f"{rejected} of {tests} comparisons; the paper reports 0 of 30.",
+        f"Against Fisher's law, {merged[4]} of {tests} tests reject the merged chain and "
+        f"{exact[4]} the exact sampler, where {exact[5]} are expected by chance.",
+    ]
+
+
+def _rejections(results: Results) -> Table:
     """Rejections of the main study, and the numbers to expect by chance."""
     main, level = of_part(results, "weight"), of_part(results, "level")
     stated = paper("ks")

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from diffurn_studies.harness.drawing import legend_below, plain, sequence_colours
 from diffurn_studies.harness.study import Results
+from diffurn_studies.harness.tables import counted
 from diffurn_studies.minimal.learning import ESTIMATORS, SOURCES
 from diffurn_studies.minimal.results import log_odds_found, truth
 
@@ -29,6 +30,13 @@ STYLES: dict[str, dict[str, Any]] = {
     "gumbel-exact": {"marker": "^", "color": "#009E73"},
     "gumbel-merged": {"marker": "v", "color": "#D55E00"},
 }
+CAPTIONS = {
+    "minimal-merged-data": "The paper's two figures side by side, a row for each gradient: losses "
+    "and log-weights over the steps. The data come from the paper's merged chain.",
+    "minimal-exact-data": "The same, on data of Fisher's law.",
+    "minimal-answers": "Errors of log ω₂ at the end of training, seed by seed, and the weights "
+    "that each gradient looks for.",
+}
 # The laws that the data are drawn from.
 LAWS = {"exact": "Fisher's law", "merged": "the merged chain"}
 # The weights that each gradient looks for.
@@ -44,7 +52,7 @@ def figures_of(results: Results) -> dict[str, Figure]:
             weights,
             source,
         )
-        for source in SOURCES
+        for source in reversed(SOURCES)  # the paper's data first
     }
     errors = {
         source: {
@@ -63,7 +71,8 @@ def _curves(records: dict[str, dict[str, Any]], weights: Sequence[float], source
     figure = Figure(figsize=(16, 8.6), layout="constrained", dpi=150)
     seeds = len(records["covariance"]["final"])
     figure.suptitle(
-        f"learning ω through draws, data of {LAWS[source]} (mean of {seeds} seeds)", size=12
+        f"learning ω through draws, data of {LAWS[source]} (mean of {counted(seeds, 'seed')})",
+        size=12,
     )
     panels = figure.subplots(3, 5, sharex=True)
     colours = sequence_colours(len(weights))

@@ -32,6 +32,7 @@ from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Table
 from diffurn_studies.harness.workspace import Workspace
 from diffurn_studies.minimal.answers import reachable_weights
+from diffurn_studies.minimal.figure import CAPTIONS as CAPTIONS
 from diffurn_studies.minimal.figure import figures_of
 from diffurn_studies.minimal.learning import (
     ESTIMATORS,
@@ -42,7 +43,7 @@ from diffurn_studies.minimal.learning import (
     train,
 )
 from diffurn_studies.minimal.options import Options
-from diffurn_studies.minimal.tables import tables_of
+from diffurn_studies.minimal.tables import tables_of, verdict_of
 from diffurn_studies.minimal.urn import PAPERS_URN
 
 NAME = "minimal"
@@ -76,6 +77,10 @@ def _by_data_set(values: Tensor, shape: tuple[int, int]) -> Any:
 
 def table(results: Results) -> list[Table]:
     return tables_of(results)
+
+
+def verdict(results: Results) -> list[str]:
+    return verdict_of(results)
 
 
 def figure(results: Results) -> dict[str, Figure]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
@@ -54,7 +55,7 @@ def claims_of(models: Sequence[Model]) -> Table:
         for part, name in (("I", "independent_accuracy"), ("S", "shared_accuracy"))
     ]
     rows += _compared(models, accuracies, tested, baselines)
-    ours = _errors(f"MSE({factors}−s, k̂)", ERRORS[0])
+    ours = _errors(_mse(models), ERRORS[0])
     rows += _compared(models, ours, tested, baselines)
     rows = [row for row in rows if row[2] == "draw" or _has_recorded(models, str(row[2]))]
     notes = [
@@ -72,6 +73,56 @@ def claims_of(models: Sequence[Model]) -> Table:
             "In pairs: within the models of random s, by the true s of each pair; r is over pairs."
         )
     return Table(TITLE, COLUMNS, rows, notes)
+
+
+def verdict_of(models: Sequence[Model]) -> list[str]:
+    """The claims in the paper's metrics, and those in ours."""
+    rows = claims_of(models).rows
+    ours = {f"{_mse(models)} below the baselines'": {"draw": "by draws", "mode": "by the mode"}}
+    papers = dict.fromkeys(
+        str(row[0]) for row in rows if row[0] not in ours and "not follow" not in str(row[0])
+    )
+
+    def told(claim: str, choice: str) -> str | None:
+        found = [row for row in rows if row[0] == claim and row[2] == choice]
+        return _told(claim, [(row[3], row[4]) for row in found]) if found else None
+
+    first = [told(claim, "draw") for claim in papers]
+    second = [
+        f"{choice} {sentence}"
+        for claim, choices in ours.items()
+        for name, choice in choices.items()
+        if (sentence := told(claim, name))
+    ]
+    return [
+        f"HGVAE {where}: {'; '.join(filter(None, sentences))}."
+        for where, sentences in (("in the paper's metrics", first), ("in ours", second))
+        if any(sentences)
+    ]
+
+
+def _told(claim: str, verdicts: Sequence[tuple[Cell, Cell]]) -> str:
+    """Whether a claim holds at every s, over all s or not at all, for each variant of a method."""
+    sentence = re.sub(" (below|at least) ", r" is \1 ", claim)
+    everywhere, over_all = ([own[place] is True for own in verdicts] for place in (0, 1))
+    if len(verdicts) > 1 and "follows" in claim:
+        return f"{sentence} for {sum(over_all)} of {len(verdicts)} variants"
+    if len(verdicts) > 1:
+        return (
+            f"{sentence} over all s for {sum(over_all)} of {len(verdicts)} variants, "
+            f"at every s for {sum(everywhere)}"
+        )
+    if everywhere[0]:
+        return f"{sentence} at every s"
+    if over_all[0]:
+        return sentence if "follows" in claim else f"{sentence} over all s, not at every s"
+    if None in verdicts[0][1:]:
+        return f"whether {sentence} is open"
+    return sentence.replace(" is ", " is not ").replace("ŝ follows", "ŝ does not follow")
+
+
+def _mse(models: Sequence[Model]) -> str:
+    return f"MSE({models[0]['factors']}−s, k̂)"
 
 
 def _has_recorded(models: Sequence[Model], choice: str) -> bool:

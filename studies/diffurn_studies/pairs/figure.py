@@ -47,6 +47,16 @@ REPRESENTED = {
     "disentanglement": "disentanglement (DCI)",
     "whole_accuracy": "linear classifiers on all latents: adjusted accuracy",
 }
+CAPTIONS = {
+    "pairs-shared": "The paper's figure (left), the same for the independent factors, and the "
+    "number of latents that the models take as independent. Hollow marks: by the urn's mode.",
+    "pairs-representation": "The appendix's figures: disentanglement and linear classifiers.",
+    "pairs-training": "Losses and numbers of independent latents over the steps.",
+    "pairs-profile": "The loss if the number of independent latents were set by hand.",
+    "pairs-ablation": "The appendix's ablations: one setting varied at a time.",
+    "pairs-reconstructions": "Test pairs and their reconstructions.",
+    "pairs-traversals": "What each latent changes in a picture.",
+}
 ESTIMATE, INDEPENDENT = r"$\hat{s}$", r"$\hat{k}$"  # as mathematics: fonts lack k̂
 
 

@@ -26,7 +26,7 @@ from matplotlib.figure import Figure
 from diffurn_studies.harness.machine import wait_for
 from diffurn_studies.harness.records import rounded
 from diffurn_studies.harness.runner import Results, RunError, Table, Workspace
-from diffurn_studies.pairs.figure import figures
+from diffurn_studies.pairs.figure import CAPTIONS, figures
 from diffurn_studies.pairs.options import Member, Options, stacks
 from diffurn_studies.pairs.scores import Latents, downstream
 from diffurn_studies.pairs.stack import (
@@ -37,11 +37,21 @@ from diffurn_studies.pairs.stack import (
     source_of,
     training_of,
 )
-from diffurn_studies.pairs.tables import tables
+from diffurn_studies.pairs.tables import tables, verdict_of
 from diffurn_studies.pairs.training import PairTraining
 from diffurn_studies.stacked.training import BLOCK, tensor_cores
 
-__all__ = ["NAME", "Options", "figure", "run_unit", "stages", "table", "units"]
+__all__ = [
+    "CAPTIONS",
+    "NAME",
+    "Options",
+    "figure",
+    "run_unit",
+    "stages",
+    "table",
+    "units",
+    "verdict",
+]
 
 NAME = "pairs"
 NO_SCORES = {
@@ -136,6 +146,10 @@ def _timed(training: PairTraining, steps: int, device: torch.device) -> float:
 
 def table(results: Results) -> list[Table]:
     return tables(results.records, results.options)
+
+
+def verdict(results: Results) -> list[str]:
+    return verdict_of(results.records)
 
 
 def figure(results: Results) -> dict[str, Figure]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from diffurn_studies.harness.literature import paper
 from diffurn_studies.harness.tables import Cell, Table, mean_and_deviation, with_deviation
-from diffurn_studies.pairs.claims import claims_of
+from diffurn_studies.pairs import claims
 from diffurn_studies.pairs.methods import LABEL, VARIED, Method, plain_number
 from diffurn_studies.pairs.options import Options
 from diffurn_studies.pairs.records import (
@@ -62,7 +62,7 @@ def tables(records: Mapping[str, Mapping[str, Any]], options: Options) -> list[T
     if not models:
         return []
     return [
-        claims_of(models),
+        claims.claims_of(models),
         _numbers(models, options),
         *_by_true_number(models, options),
         _knowledge(models, options),
@@ -70,6 +70,12 @@ def tables(records: Mapping[str, Mapping[str, Any]], options: Options) -> list[T
         _every_run(models),
         *_ablation(ablations(models)),
     ]
+
+
+def verdict_of(records: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """The claims in two sentences."""
+    models = joined(records)
+    return claims.verdict_of(models) if models else []
 
 
 def _random_note(models: Iterable[Model]) -> list[str]:
