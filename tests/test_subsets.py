@@ -15,8 +15,6 @@ from torch import Tensor
 from diffurn import FisherHypergeometric, WalleniusHypergeometric
 from diffurn._fisher import moments
 from diffurn._fisher.sampling.rejection import draw_on_cpu
-from diffurn._kernels.dispatch import HAS_NATIVE
-from diffurn._wallenius import moments as wallenius_moments
 from diffurn._wallenius import probabilities
 from support.goodness import Yardstick, chi_square_p_value
 from support.urns import NEVER, Urn
@@ -334,31 +332,6 @@ def test_numbers_of_single_balls_may_differ_in_a_batch() -> None:
     sizes, log_weights = torch.ones(3, 70, dtype=torch.int64), torch.randn(3, 70)
     urn = WalleniusHypergeometric(sizes, draws, log_weights=log_weights)
     assert (urn.sample((4,)).sum(-1) == draws).all()
-
-
-@pytest.mark.skipif(not HAS_NATIVE, reason="the C kernels were not built")
-@pytest.mark.parametrize(
-    ("groups", "size", "draws", "scale"),
-    [(50, 1, 10, 1.0), (20, 3, 5, 5.0), (3, 5, 4, 30.0), (64, 1, 63, 2.0), (9, 1, 0, 1.0)],
-)
-def test_races_in_c_are_those_of_the_plain_path(
-    groups: int, size: int, draws: int, scale: float
-) -> None:
-    urn = operands(Urn("urn", (size,) * groups, draws, spread_weights(groups, scale)), 2)
-    grid = wallenius_moments._grid(*urn)
-    arguments = grid.nodes(16), *urn
-    for function in (
-        wallenius_moments.log_next_draw,
-        wallenius_moments.slope_of_race,
-        wallenius_moments.next_draw,
-    ):
-        wanted = function.__wrapped__(*arguments)  # type: ignore[attr-defined]
-        allowed = 1e-11 * wanted.abs().clamp(min=1e-280)
-        if function is not wallenius_moments.next_draw:
-            allowed = 1e-10 * wanted.abs().clamp(min=1)
-        else:
-            allowed[..., 0] = 1e-10 * wanted[..., 0].abs().clamp(min=1)
-        assert ((function(*arguments) - wanted).abs() <= allowed).all()
 
 
 # --------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from torch.func import jacfwd, jacrev, vmap
 
 from diffurn import WalleniusHypergeometric, _dispatch
 from diffurn._kernels import dispatch
-from diffurn._wallenius import probabilities
+from diffurn._wallenius import moments, probabilities
 from support.tolerances import WALLENIUS
 from support.urns import Urn
 from support.wallenius_oracles import LARGE, SMALL, Balls, slope
@@ -26,7 +26,13 @@ if not dispatch.HAS_NATIVE:
 
 from diffurn._kernels.native import wallenius as kernels
 
-PRIMITIVES = {"log_prob": probabilities.log_prob_value, "score": probabilities.score_value}
+PRIMITIVES = {
+    "log_prob": probabilities.log_prob_value,
+    "score": probabilities.score_value,
+    "mean_by_integrals": moments.mean_by_integrals,
+    "flow_by_integrals": moments.flow_by_integrals,
+    "covariance_by_integrals": moments.covariance_by_integrals,
+}
 
 
 def plain(function: str, *operands: Tensor) -> Tensor:
@@ -153,6 +159,107 @@ def test_subsets_of_many_balls_have_a_score_of_sum_zero() -> None:
 
 
 # --------------------------------------------------------------------------------------------------
+# Moments
+# --------------------------------------------------------------------------------------------------
+
+
+def urns_of(groups: int, size: float, draws: float, scale: float, number: int) -> list[Tensor]:
+    """Random urns: log-weights, sizes, draws and a vector."""
+    torch.manual_seed(groups)
+    log_weights = (scale * torch.randn(number, groups)).clamp(-600, 0)
+    sizes, n = torch.full((number, groups), size), torch.full((number,), draws)
+    return [log_weights, sizes, n, torch.randn(number, groups)]
+
+
+RACES = (
+    (2, 10.0, 6.0, 1.0),
+    (3, 200.0, 180.0, 1.0),
+    (3, 5.0, 4.0, 30.0),
+    (3, 5.0, 14.0, 3.0),
+    (9, 1.0, 0.0, 1.0),
+    (9, 1.0, 8.0, 1.0),
+    (5, 7.0, 20.0, 0.0),
+    (20, 3.0, 5.0, 5.0),
+    (4, 1e6, 1e6, 2.0),
+    (3, 1e9, 1e9, 1.0),
+    (50, 1.0, 10.0, 1.0),
+)
+
+
+@pytest.mark.parametrize(("groups", "size", "draws", "scale"), RACES)
+def test_moments_have_the_numbers_of_the_plain_path(
+    groups: int, size: float, draws: float, scale: float
+) -> None:
+    *urn, vector = urns_of(groups, size, draws, scale, 2)
+    ours, wanted = kernels.mean_by_integrals(*urn), plain("mean_by_integrals", *urn)
+    assert ((ours - wanted).abs() <= 1e-12 * wanted.abs() + 1e-18 * draws).all()
+    assert ((ours.sum(-1) - draws).abs() <= 1e-13 * draws).all()
+    with_draws = urn[0], urn[1], urn[2].clamp(min=1), vector
+    ours, wanted = (
+        kernels.flow_by_integrals(*with_draws),
+        plain("flow_by_integrals", *with_draws),
+    )
+    assert ((ours - wanted).abs() <= 1e-12 * wanted.abs().amax(-1, keepdim=True)).all()
+    if groups > 20:
+        return
+    ours, wanted = kernels.covariance_by_integrals(*urn), plain("covariance_by_integrals", *urn)
+    assert ours.shape == wanted.shape == (2, 1 + groups, groups)
+    allowed = 1e-11 * wanted.abs().amax(-1, keepdim=True).amax(-2, keepdim=True)
+    assert ((ours - wanted)[:, 1:].abs() <= allowed).all()
+    assert ((ours - wanted)[:, 0].abs() <= 1e-12 * max(1, draws)).all()
+
+
+def test_the_means_of_784_items_sum_to_50_and_follow_their_weights() -> None:
+    log_weights, sizes, draws, vector = urns_of(784, 1.0, 50.0, 1.0, 2)
+    mean = kernels.mean_by_integrals(log_weights, sizes, draws)
+    assert ((mean.sum(-1) - 50).abs() < 1e-11).all()
+    assert (mean.gather(-1, log_weights.argsort(-1)).diff(dim=-1) >= 0).all()
+    flow = kernels.flow_by_integrals(log_weights, sizes, draws, vector)
+    step = 1e-4 * vector  # the Jacobian is symmetric
+    ends = [kernels.mean_by_integrals(log_weights + t, sizes, draws) for t in (step, -step)]
+    assert ((ends[0] - ends[1]) / 2e-4 - flow).abs().max() < 1e-7
+    assert (flow.sum(-1).abs() < 1e-12).all()
+
+
+def test_covariances_of_many_groups_take_the_plain_path() -> None:
+    urn = urns_of(65, 1.0, 1.0, 1.0, 1)[:3]
+    mean, covariance = kernels.covariance_by_integrals(*urn).split((1, 65), -2)
+    p = torch.softmax(urn[0], -1)
+    torch.testing.assert_close(mean[0, 0], p[0], rtol=1e-12, atol=0)
+    torch.testing.assert_close(covariance[0], torch.diag(p[0]) - torch.outer(p[0], p[0]))
+
+
+def test_moments_of_nan_are_nan_in_their_row() -> None:
+    log_weights, sizes, draws, vector = urns_of(3, 5.0, 4.0, 1.0, 3)
+    log_weights[1, 2], draws[2] = torch.nan, torch.nan
+    urn = log_weights, sizes, draws
+    for found in (
+        kernels.mean_by_integrals(*urn),
+        kernels.flow_by_integrals(*urn, vector),
+        kernels.covariance_by_integrals(*urn).flatten(1),
+    ):
+        assert found.isnan().all(-1).tolist() == [False, True, True]
+        assert not found[0].isnan().any()
+
+
+def test_shapes_of_moments_broadcast_and_may_be_empty() -> None:
+    log_weights, sizes = torch.randn(4, 1, 3), torch.full((3,), 5.0)
+    draws, vector = torch.tensor([4.0, 7.0]), torch.randn(3)
+    own = log_weights[2, 0], sizes, draws[1]
+    mean = kernels.mean_by_integrals(log_weights, sizes, draws)
+    assert mean.shape == (4, 2, 3)
+    assert mean[2, 1].equal(kernels.mean_by_integrals(*own))
+    flow = kernels.flow_by_integrals(log_weights, sizes, draws, vector)
+    assert flow[2, 1].equal(kernels.flow_by_integrals(*own, vector))
+    covariance = kernels.covariance_by_integrals(log_weights, sizes, draws)
+    assert covariance[2, 1].equal(kernels.covariance_by_integrals(*own))
+    empty = log_weights[:0], sizes, draws
+    assert kernels.mean_by_integrals(*empty).shape == (0, 2, 3)
+    assert kernels.flow_by_integrals(*empty, vector).shape == (0, 2, 3)
+    assert kernels.covariance_by_integrals(*empty).shape == (0, 2, 4, 3)
+
+
+# --------------------------------------------------------------------------------------------------
 # Where they are called
 # --------------------------------------------------------------------------------------------------
 
@@ -197,7 +304,15 @@ def test_results_do_not_depend_on_the_number_of_threads(monkeypatch: pytest.Monk
     state, found = (torch.randn(3000, 3), sizes, counts), []
     for number in (1, 2, 5):
         monkeypatch.setattr(torch, "get_num_threads", lambda number=number: number)
-        found.append((kernels.log_prob(*state), kernels.score(*state)))
-    for values, scores in found[1:]:
-        assert values.equal(found[0][0])
-        assert scores.equal(found[0][1])
+        urn = state[0][:50], sizes[:50] + 1, counts[:50].sum(-1)
+        found.append(
+            (
+                kernels.log_prob(*state),
+                kernels.score(*state),
+                kernels.mean_by_integrals(*urn),
+                kernels.flow_by_integrals(*urn[:2], urn[2] + 1, state[0][:50]),
+                kernels.covariance_by_integrals(*urn),
+            )
+        )
+    for others in found[1:]:
+        assert all(ours.equal(first) for ours, first in zip(others, found[0], strict=True))

@@ -132,35 +132,12 @@ def bracket(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Te
     return -total, torch.log1p(draws) - slowest
 
 
-@primitive
-def log_next_draw(u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """`Moment.log_next_draw` at log times u ``(..., T)``."""
-    return Moment.at(u, log_weights, group_sizes, draws).log_next_draw()
-
-
-@primitive
-def slope_of_race(u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """`Moment.slope` at log times u ``(..., T)``."""
-    return Moment.at(u, log_weights, group_sizes, draws).slope()
-
-
-@primitive
-def next_draw(u: Tensor, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """`Moment.log_next_draw`, followed by `Moment.drawn_before_next`: shape ``(..., T, 1 + c)``."""
-    moment = Moment.at(u, log_weights, group_sizes, draws)
-    return with_density(moment.log_next_draw(), moment.drawn_before_next())
-
-
-def with_density(log_density: Tensor, values: Tensor) -> Tensor:
-    return torch.cat([log_density.unsqueeze(-1), values], -1)
-
-
 def _grid(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> TimeGrid:
     urn = log_weights, group_sizes, draws
     low, high = bracket(*urn)
     return time_grid(
-        lambda u: log_next_draw(u, *urn),
-        lambda u: slope_of_race(u, *urn),
+        lambda u: Moment.at(u, *urn).log_next_draw(),
+        lambda u: Moment.at(u, *urn).slope(),
         low,
         high,
         draws,
@@ -175,17 +152,17 @@ def _grid_of_last_draw(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) 
 def _mean(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
-    both = next_draw(grid.nodes(number), log_weights, group_sizes, draws)
-    return averages_on_grid(both[..., 0], both[..., 1:])
+    moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
+    return averages_on_grid(moment.log_next_draw(), moment.drawn_before_next())
 
 
 def _covariance(
     grid: TimeGrid, number: int, log_weights: Tensor, group_sizes: Tensor, draws: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Cov[X], and E[X] below it, as those of a mixture over the time and group k of the next draw.
+    """E[X], and Cov[X] below it, as those of a mixture over the time and group k of the next draw.
 
     Given these, a ball of group k is left, and the counts follow Fisher's law of the urn without
-    that ball. The shape is (..., c + 1, c).
+    that ball. The shape is (..., 1 + c, c).
     """
     moment = Moment.at(grid.nodes(number), log_weights, group_sizes, draws)
     rates = moment.left * moment.arrivals
@@ -201,7 +178,7 @@ def _covariance(
     )
     fine, coarse = (_mixed(*nodes) for nodes in halves)
     apart = (fine - coarse).abs() / fine.abs().clamp(min=torch.finfo(fine.dtype).tiny)
-    return fine, apart.diagonal(dim1=-2, dim2=-1).amax(-1)
+    return fine, apart.diagonal(-1, -2, -1).amax(-1)
 
 
 def _one_ball_fewer(moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
@@ -218,7 +195,7 @@ def _one_ball_fewer(moment: Moment) -> tuple[Tensor, Tensor, Tensor]:
 
 
 def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
-    """The covariance of a mixture, with its mean as a last row: ``(..., c + 1, c)``.
+    """The mean of a mixture, and its covariance below it: ``(..., 1 + c, c)``.
 
     Args:
         log_density: the unnormalised log-weights, ``(..., T, k)``.
@@ -230,7 +207,7 @@ def _mixed(log_density: Tensor, means: Tensor, covariances: Tensor) -> Tensor:
     mean = (share * means).sum(-2, keepdim=True)
     spread = means - mean
     within = (share.unsqueeze(-1) * covariances.flatten(-4, -3)).sum(-3)
-    return torch.cat([within + (share * spread).mT @ spread, mean], -2)
+    return torch.cat([mean, within + (share * spread).mT @ spread], -2)
 
 
 def with_a_ball_left(group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
@@ -300,20 +277,26 @@ def _product_with_jacobian(
 
 def mean_value(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """E[X] of urns in which a ball is left, without a derivative."""
-    work = NODES[1] * log_weights.shape[-1]
     urns = log_weights, group_sizes, draws
-    mean = integrate(_grid, _mean, *urns, events=(1, 1, 0), work=work)
+    mean = mean_by_integrals(*urns)
     rare = (mean < _RARE * draws.unsqueeze(-1)) & (group_sizes > 0)
     if not can_check() or not bool(rare.any()):
         return mean
     row, groups = torch.nonzero(rare.any(-1).reshape(-1)).squeeze(-1), mean.shape[-1]
     weights, sizes = (x.expand(mean.shape).reshape(-1, groups)[row] for x in urns[:2])
     total = draws.expand(mean.shape[:-1]).reshape(-1)[row].clamp(min=1)
-    rows = weights, sizes, total
+    rows, work = (weights, sizes, total), NODES[1] * groups
     own = integrate(_grid_of_last_draw, _rare_mean, *rows, events=(1, 1, 0), work=work)
     flat = mean.reshape(-1, groups)
     own = torch.where(rare.reshape(-1, groups)[row], own, flat[row])
     return flat.index_put((row,), own).reshape(mean.shape)
+
+
+@primitive
+def mean_by_integrals(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """E[X] of groups that are not rare."""
+    work = NODES[1] * log_weights.shape[-1]
+    return integrate(_grid, _mean, log_weights, group_sizes, draws, events=(1, 1, 0), work=work)
 
 
 def mean_product(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor) -> Tensor:
@@ -330,16 +313,23 @@ def mean_product(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, vector
     """
     # Without draws all derivatives are zero.
     some = (draws > 0).unsqueeze(-1)
-    operands = log_weights, group_sizes, draws.clamp(min=1), vector
-    work = NODES[1] * log_weights.shape[-1]
-    product = integrate(
+    product = flow_by_integrals(log_weights, group_sizes, draws.clamp(min=1), vector)
+    return torch.where(some, product, 0.0)
+
+
+@primitive
+def flow_by_integrals(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor
+) -> Tensor:
+    """`mean_product` of urns with one draw or more."""
+    operands, work = (log_weights, group_sizes, draws, vector), NODES[1] * log_weights.shape[-1]
+    return integrate(
         lambda *urn: _grid_of_last_draw(*urn[:3]),
         _mean_product,
         *operands,
         events=(1, 1, 0, 1),
         work=work,
     )
-    return torch.where(some, product, 0.0)
 
 
 def _mean_product(
@@ -412,12 +402,19 @@ def given_draws(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts:
     return _GivenDraws.of(log_weights, sizes, draws, counts)
 
 
+@primitive
+def covariance_by_integrals(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """E[X] and below it Cov[X], shape (..., 1 + c, c), of urns in which a ball is left."""
+    work = NODES[1] * log_weights.shape[-1] ** 2
+    urns = log_weights, group_sizes, draws
+    return integrate(_grid, _covariance, *urns, events=(1, 1, 0), work=work)
+
+
 def covariance(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     """Cov[X], shape (..., c, c)."""
     sizes, open_ended = with_a_ball_left(group_sizes, draws)
-    work = NODES[1] * log_weights.shape[-1] ** 2
-    moment = integrate(_grid, _covariance, log_weights, sizes, draws, events=(1, 1, 0), work=work)
-    moment, average = moment[..., :-1, :], moment[..., -1, :]
+    both = covariance_by_integrals(log_weights, sizes, draws)
+    average, moment = both[..., 0, :], both[..., 1:, :]
     # Rows sum to zero. The entries of the group of the largest mean, which has the largest rounding
     # errors, follow from those of the others.
     largest = torch.nn.functional.one_hot(average.argmax(-1), sizes.shape[-1]).to(sizes.dtype)

@@ -3,7 +3,6 @@
 #include "nodes.h"
 
 #define BLOCK 8
-#define MOST_IN_MATRIX 64
 #define PIECE 64 /* binomial masses at once */
 /* Characteristic functions of up to so many balls are multiplied, and not taken to logarithms. */
 #define MOST_MULTIPLIED 8.0
@@ -128,6 +127,26 @@ void measure(const Urn *urn, double draws, Tile *tile, Measure *found) {
         store(found->real + k, load(found->real + k) * scale);
         store(found->imaginary + k, load(found->imaginary + k) * scale);
     }
+}
+
+/* Tilts an urn half way between n - ½ and n + ½, or as it is told. Its own tilt is kept if it is close
+   to n and the outcome is far from certain. */
+void centre(Urn *urn, double draws, const double *tilt, Tile *tile) {
+    vec variances = all(0.0), exceptions = all(0.0), often = all(0.0);
+    for (int64_t first = 0; !tilt && first < urn->groups; first += TILE) {
+        load_tile(urn, first, tile);
+        for (int64_t j = 0; j < tile->number; j += LANES) {
+            vec p = load(tile->p + j), q = load(tile->q + j), size = load(tile->size + j);
+            variances += size * p * q;
+            exceptions += where(p > q, -size * q, size * p);
+            often += where(p > q, size, all(0.0));
+        }
+    }
+    double surplus = sum(exceptions) + (sum(often) - draws);
+    if (!tilt && sum(variances) > 1.0 && surplus * surplus < 1.0) return;
+    urn->tilt = tilt ? *tilt
+                     : centring_tilt_of(urn->log_odds, urn->group_sizes, draws, urn->groups);
+    tile->first = -1;
 }
 
 double log_mass_of(const double *log_odds, const double *group_sizes, double draws,
@@ -257,27 +276,34 @@ static void variances_of(const double *log_odds, const double *group_sizes, doub
     }
 }
 
-/* Cov[X] of at most MOST_IN_MATRIX groups. Entries beside the diagonal have one sign, and the diagonal
-   follows from "rows sum to zero". */
-static void covariance_matrix_of(const double *log_odds, const double *group_sizes, double draws,
-                                 int64_t groups, double *values) {
-    double tilt = centring_tilt_of(log_odds, group_sizes, draws, groups);
+/* Cov[X] of at most MOST_IN_MATRIX groups, from a tilt to begin with, and E[X] if asked for. Entries
+   beside the diagonal have one sign, and the diagonal follows from "rows sum to zero". */
+void covariance_matrix_of(const double *log_odds, const double *group_sizes, double draws,
+                          double tilt, int64_t groups, double *values, double *means) {
     Urn urn = {log_odds, group_sizes, groups, tilt};
     Tile tile = {.first = -1};
     Measure found;
+    centre(&urn, draws, 0, &tile);
     measure(&urn, draws, &tile, &found);
     double real[MOST_IN_MATRIX][MOST_NODES], imaginary[MOST_IN_MATRIX][MOST_NODES];
-    double at_zero[MOST_IN_MATRIX], zeta_0 = 1.0;
+    double at_zero[MOST_IN_MATRIX], zeta_0 = 1.0, variance = 0.0;
     for (int64_t k = 0; k < found.number; k++) zeta_0 -= found.real[k];
     for (int64_t first = 0; first < groups; first += TILE) {
         load_tile(&urn, first, &tile);
         for (int64_t j = 0; j < tile.number; j++) {
             double p = tile.p[j], q = tile.q[j], size = tile.size[j];
             fluctuations(&found, p, q, size, real[first + j], imaginary[first + j]);
-            at_zero[first + j] = -size * p * q * average(&found, p, q);
+            double b = average(&found, p, q);
+            at_zero[first + j] = -size * p * q * b;
+            if (means) means[first + j] = size * p * (1.0 + q * b);
+            variance += size * p * q;
         }
     }
     int certain = draws <= 0.0 || draws >= found.balls;
+    if (means && (certain || variance < WIDE)) { /* accurate at the tilt to n - ½ */
+        tilt = log_tilt_of(log_odds, group_sizes, draws, groups);
+        mean_of(log_odds, group_sizes, draws, tilt, groups, 0, means);
+    }
     for (int64_t i = 0; i < groups; i++) values[i * groups + i] = 0.0;
     for (int64_t i = 0; i < groups; i++)
         for (int64_t j = 0; j < i; j++) {
@@ -298,8 +324,8 @@ static void covariance_matrix_of(const double *log_odds, const double *group_siz
 EXPORT void covariances(const double *log_odds, const double *group_sizes, const double *draws,
                         double *values, int64_t groups, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++)
-        covariance_matrix_of(log_odds + i * groups, group_sizes + i * groups, draws[i], groups,
-                             values + i * groups * groups);
+        covariance_matrix_of(log_odds + i * groups, group_sizes + i * groups, draws[i], 0.0, groups,
+                             values + i * groups * groups, 0);
 }
 
 EXPORT void log_masses(const double *log_odds, const double *group_sizes, const double *draws,

@@ -7,6 +7,9 @@
 
 #define MOST_NODES 24 /* beside the one at θ = 0, in blocks */
 #define TILE 32       /* groups whose probabilities are kept */
+#define MOST_IN_MATRIX 64 /* groups */
+/* If Σ m p q is larger, counts of balls drawn and of balls left are accurate at one tilt. */
+#define WIDE 1.0
 
 typedef struct {
     const double *log_odds, *group_sizes;
@@ -46,5 +49,8 @@ INLINE void load_tile(const Urn *urn, int64_t first, Tile *tile) {
 
 /* The nodes for P(S = draws), and their measure. */
 void measure(const Urn *urn, double draws, Tile *tile, Measure *found);
+void centre(Urn *urn, double draws, const double *tilt, Tile *tile);
+void covariance_matrix_of(const double *log_odds, const double *group_sizes, double draws,
+                          double tilt, int64_t groups, double *values, double *means);
 
 #endif

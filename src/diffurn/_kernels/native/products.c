@@ -66,26 +66,6 @@ INLINE vec sum_at(const Measure *found, const Weights *all_u, const Weights *one
     return size * pq * total;
 }
 
-/* Tilts an urn half way between n - ½ and n + ½, or as it is told. Any tilt close to n is as good, if
-   the outcome is far from certain. */
-static void centre(Urn *urn, double draws, const double *tilt, Tile *tile) {
-    vec variances = all(0.0), exceptions = all(0.0), often = all(0.0);
-    for (int64_t first = 0; !tilt && first < urn->groups; first += TILE) {
-        load_tile(urn, first, tile);
-        for (int64_t j = 0; j < tile->number; j += LANES) {
-            vec p = load(tile->p + j), q = load(tile->q + j), size = load(tile->size + j);
-            variances += size * p * q;
-            exceptions += where(p > q, -size * q, size * p);
-            often += where(p > q, size, all(0.0));
-        }
-    }
-    double surplus = sum(exceptions) + (sum(often) - draws);
-    if (!tilt && sum(variances) > 1.0 && surplus * surplus < 1.0) return;
-    urn->tilt = tilt ? *tilt
-                     : centring_tilt_of(urn->log_odds, urn->group_sizes, draws, urn->groups);
-    tile->first = -1;
-}
-
 /* Groups up to the last one that has any balls. */
 static int64_t occupied(const double *group_sizes, int64_t groups) {
     while (groups > 0 && group_sizes[groups - 1] == 0.0) groups--;

@@ -4,7 +4,7 @@
 #ifndef DIFFURN_RACE_H
 #define DIFFURN_RACE_H
 
-#include "kernels.h"
+#include "nodes.h"
 
 /* The largest |log y|, beyond which all balls of a group have arrived, or none. */
 #define LOG_LARGEST 700.0
@@ -45,5 +45,18 @@ INLINE vec log_odds_of_arrival(vec log_y) {
     return where(late, y + vlog1p(-vexp(-where(late, y, all(1.0)))),
                  log_y + (0.5 * early + z * series));
 }
+
+/* The race at one time, given that `draws` balls have arrived: their counts follow Fisher's law with
+   the odds e^y - 1. Lists have one number for each group. */
+typedef struct {
+    int64_t groups;
+    const double *log_weights, *group_sizes;
+    double draws, low, high; /* the tilts to n - ½ and to n + ½ */
+    double *log_odds, *arrivals, *drawn, *left; /* arrivals are y, the others of Fisher's urn */
+    double log_mass, rate, slope; /* log P(S = n), E[D s], and the slope of log P(S = n) s in u */
+} Race;
+
+/* The race at log time u. */
+void run_race(Race *race, double u);
 
 #endif

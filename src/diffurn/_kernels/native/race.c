@@ -1,29 +1,15 @@
-/* The race behind Wallenius' law at log times u, as in `_wallenius/moments.py`: given that n balls
-   have arrived, their counts follow Fisher's law with the odds e^y - 1, where y = ω e^u. */
+/* The race behind Wallenius' law at one log time u, as in `_wallenius/moments.py`, where y = ω e^u. */
 
-#include "nodes.h"
 #include "race.h"
-
-#include <stdlib.h>
 
 #define LARGEST_LOG_TIME 100.0
 #define LARGEST_LOG_ODDS 1000.0
-/* If Σ m p q is larger, the counts of balls drawn and of balls left are accurate at one tilt. */
-#define WIDE 1.0
+#define FAR_TILT 30.0
 
-/* Fisher's urn at one time. Lists have one number for each group. */
-typedef struct {
-    int64_t groups;
-    const double *group_sizes;
-    double draws, low, high; /* the tilts to n - ½ and to n + ½ */
-    double *log_odds, *arrivals, *drawn, *left;
-    double log_mass, rate, slope; /* log P(S = n), E[D s], and the slope of log P(S = n) s in u */
-} Race;
-
-static void place(Race *race, const double *log_weights, double u) {
+static void place(Race *race, double u) {
     for (int64_t j = 0; j < race->groups; j += LANES) {
         int64_t number = race->groups - j;
-        vec log_time = load_first(log_weights + j, number, 0.0) + u;
+        vec log_time = load_first(race->log_weights + j, number, 0.0) + u;
         vec log_odds = smaller(log_odds_of_arrival(log_time), all(LARGEST_LOG_ODDS));
         store_first(race->log_odds + j, log_odds, number);
         store_first(race->arrivals + j, vexp(smaller(log_time, all(LARGEST_LOG_TIME))), number);
@@ -43,27 +29,23 @@ INLINE vec averages(const Measure *found, vec p, vec q) {
     return total;
 }
 
-/* KL(σ(x + t) ‖ σ(x)) = t σ(x + t) - log(1 + σ(x) (e^t - 1)) of each ball, summed. The outcome that
-   gets rarer is taken, so that t < 0. The two terms cancel, which loses digits in proportion to n. */
+/* KL(σ(x + t) ‖ σ(x)) = t σ(x + t) - log(1 + σ(x) (e^t - 1)) of each ball, summed. The rarer outcome
+   is taken, so that rounding errors are relative to the exceptions. */
 static double divergence(const Race *race, double tilt) {
-    double sign = tilt > 0.0 ? -1.0 : 1.0, t = -sign * tilt, change = exp_of(-t) - 1.0;
-    if (t < 0.1) {
-        double term = -t;
-        change = 0.0;
-        for (int k = 2; k < 14; k++) change += term, term *= -t / k;
-    }
+    double up = vexpm1(all(tilt))[0], down = vexpm1(all(-tilt))[0];
     vec total = all(0.0);
     for (int64_t j = 0; j < race->groups; j += LANES) {
         int64_t number = race->groups - j;
-        vec x = sign * load_first(race->log_odds + j, number, 0.0), shifted = x - t;
+        vec x = load_first(race->log_odds + j, number, 0.0);
         vec size = load_first(race->group_sizes + j, number, 0.0);
+        ivec common = x > 0.0;
+        vec t = where(common, all(-tilt), all(tilt)), shifted = t - absolute(x);
         vec e = vexp(-absolute(x)), e_shifted = vexp(-absolute(shifted));
-        vec p = where(x > 0.0, all(1.0), e) / (1.0 + e);
+        vec p = e / (1.0 + e);
         vec after = where(shifted > 0.0, all(1.0), e_shifted) / (1.0 + e_shifted);
-        vec by_change = vlog1p(larger(p * change, all(-0.5)));
-        vec apart = (larger(shifted, all(0.0)) + vlog1p(e_shifted)) -
-                    (larger(x, all(0.0)) + vlog1p(e));
-        total += size * (-t * after - where(p * change > -0.5, by_change, apart));
+        vec by_change = vlog1p(p * where(common, all(down), all(up)));
+        vec apart = (larger(shifted, all(0.0)) + vlog1p(e_shifted)) - vlog1p(e);
+        total += size * (t * after - where(t < FAR_TILT, by_change, apart));
     }
     return sum(total);
 }
@@ -96,8 +78,8 @@ static double counts_at(const Race *race, double tilt, double *drawn, double *le
     return sum(variance);
 }
 
-static void run(Race *race, const double *log_weights, double u) {
-    place(race, log_weights, u);
+void run_race(Race *race, double u) {
+    place(race, u);
     double centre = 0.5 * (race->low + race->high);
     if (counts_at(race, centre, race->drawn, race->left, &race->log_mass) <= WIDE) {
         counts_at(race, race->low, race->drawn, 0, &race->log_mass);
@@ -116,33 +98,4 @@ static void run(Race *race, const double *log_weights, double u) {
     }
     race->rate = sum(rate);
     race->slope = sum(full) - race->rate + 1.0;
-}
-
-/* At each of the T times of each urn: the log-density of draw n + 1 in u, and the slope of
-   log P(S = n) s. With `counts`, also the expected counts just before that draw. */
-EXPORT void races(const double *u, const double *log_weights, const double *group_sizes,
-                  const double *draws, double *densities, double *slopes, double *counts,
-                  int64_t groups, int64_t times, int64_t first, int64_t last) {
-    double *lists = malloc((5 * groups + 1) * sizeof *lists);
-    for (int64_t row = first; row < last; row++) {
-        int64_t i = row / times;
-        Race race = {.groups = groups, .group_sizes = group_sizes + i * groups, .draws = draws[i]};
-        double *to = counts ? counts + row * groups : 0;
-        if (!lists) {
-            densities[row] = slopes[row] = NOT_A_NUMBER;
-            for (int64_t j = 0; to && j < groups; j++) to[j] = NOT_A_NUMBER;
-            continue;
-        }
-        race.log_odds = lists, race.arrivals = lists + groups;
-        race.drawn = lists + 2 * groups, race.left = lists + 3 * groups;
-        run(&race, log_weights + i * groups, u[row]);
-        densities[row] = race.log_mass + log_of(race.rate);
-        slopes[row] = race.slope;
-        if (!to) continue;
-        double centre = 0.5 * (race.low + race.high), *product = lists + 4 * groups;
-        covariance_product_of(race.log_odds, race.group_sizes, race.draws, &centre, race.arrivals,
-                              groups, product);
-        for (int64_t j = 0; j < groups; j++) to[j] = race.drawn[j] - product[j] / race.rate;
-    }
-    free(lists);
 }
