@@ -3,7 +3,7 @@
 Every cell uses the public interface only; see `benchmarks.ours`.
 """
 
-from benchmarks.alone import inference, operations, steps, subsets
+from benchmarks.alone import inference, operations, partitions, steps, subsets
 from benchmarks.ours import Cell
 
 
@@ -20,6 +20,8 @@ def cells() -> list[Cell]:
         subsets.draws,
         subsets.normalisers,
         subsets.wallenius,
+        partitions.values,
+        partitions.gradients,
         steps.estimators,
         steps.training_steps,
         steps.compiled_steps,
