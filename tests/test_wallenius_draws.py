@@ -13,6 +13,7 @@ from scipy import stats
 from torch import Tensor
 
 from diffurn import FisherHypergeometric, WalleniusHypergeometric, _dispatch, score_surrogate
+from diffurn._wallenius import sampling
 from diffurn._wallenius.integral import Integral
 from diffurn._wallenius.outcomes import OutcomeTable
 from diffurn._wallenius.sequential import Sequential
@@ -32,7 +33,7 @@ from test_wallenius_moments import BELLS, assert_within, exact_jacobian
 FALSE_ALARM = 1e-4
 DRAWN = tuple(urn for urn in SMALL if len(draw_by_draw(Balls.of_urn(urn)).law) > 1)
 MIXED_URNS, LARGE_DRAWN = 24, BELLS[:5]
-P_VALUES = 4 * len(DRAWN) + MIXED_URNS + 2 * len(LARGE_DRAWN)
+P_VALUES = 6 * len(DRAWN) + MIXED_URNS + 2 * len(LARGE_DRAWN)
 LEVEL = FALSE_ALARM / P_VALUES
 
 
@@ -59,6 +60,19 @@ def test_draws_follow_the_law(
     copies, sample_shape = ((), (number,)) if regime == "many-draws-of-one-urn" else ((number,), ())
     counts = wallenius(urn, device, copies=copies, kind=kind).sample(sample_shape)
     assert counts.shape == (number, urn.groups)
+    assert p_value(counts, draw_by_draw(Balls.of_urn(urn))) >= LEVEL
+
+
+@pytest.mark.parametrize("way", ["a race", "one by one"])
+@pytest.mark.parametrize("urn", DRAWN, ids=str)
+def test_draws_by_operations_of_pytorch_follow_the_law(
+    urn: Urn, way: str, device: torch.device
+) -> None:
+    rows = _dispatch.wallenius(wallenius(urn, device, copies=(20_000,))).within_reach()
+    if way == "a race":
+        counts = sampling.draw_by_race(*rows)
+    else:
+        counts = sampling.draw_one_by_one(*rows, urn.draws)
     assert p_value(counts, draw_by_draw(Balls.of_urn(urn))) >= LEVEL
 
 

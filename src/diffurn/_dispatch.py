@@ -175,6 +175,12 @@ _BALLS_ONE_BY_ONE = 64
 _DRAWS_OF_A_PROBABILITY = 2
 _DRAWS_OF_A_TABLE = 600
 _DRAWS_OF_ALL_STATES = 500
+# Beside C kernels, which draw faster than they integrate, a probability costs as much as ten draws.
+_DRAWS_OF_A_PROBABILITY_BY_KERNELS = 10
+# C kernels integrate the moments of an urn in the time in which PyTorch launches the operations of
+# so many draws of dynamic programming, or in which those do so much work.
+_LAUNCHES_OF_A_MOMENT = 16
+_WORK_OF_A_MOMENT = 40_000
 
 
 def wallenius(urn: Urn) -> Integral:
@@ -209,7 +215,7 @@ def _are_deep_enough(law: Integral) -> bool:
 
 def wallenius_for_moments(urn: Urn) -> Integral:
     law, states = wallenius(urn), _states(urn)
-    if states is None:
+    if states is None or _moments_by_kernels_pay(urn, states):
         return law
     # Derivatives of dynamic programming hold squares of weights, which must not overflow.
     if asks_for_derivative(urn._given) or is_transforming():
@@ -221,6 +227,14 @@ def wallenius_for_moments(urn: Urn) -> Integral:
     return Sequential.of(law, states)
 
 
+def _moments_by_kernels_pay(urn: Urn, states: States) -> bool:
+    if urn.draws.device.type != "cpu" or not can_call():
+        return False
+    urns = urn.batch_shape.numel()
+    launches, work = states.draws / _LAUNCHES_OF_A_MOMENT, states.work / _WORK_OF_A_MOMENT
+    return urns <= launches + work * urns
+
+
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     """For so many draws of each urn."""
     if num_samples < _DRAWS_OF_A_TABLE and has_single_balls(urn):
@@ -230,12 +244,14 @@ def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
         return law
     if urn._facts() is None and not bool(urn._is_valid()):
         return law
-    states = _states(urn)
-    if states is not None:
+    states, of_a_probability = _states(urn), _DRAWS_OF_A_PROBABILITY
+    if urn.draws.device.type == "cpu" and can_call():
+        of_a_probability = _DRAWS_OF_A_PROBABILITY_BY_KERNELS
+    elif states is not None:
         if num_samples < _DRAWS_OF_ALL_STATES:
             return law
         return OutcomeTable.of_states(Sequential.of(law, states), law)
-    affordable = (num_samples - _DRAWS_OF_A_TABLE) // _DRAWS_OF_A_PROBABILITY
+    affordable = (num_samples - _DRAWS_OF_A_TABLE) // of_a_probability
     if affordable < 1:
         return law
     sizes = [int(size) for size in law.group_sizes.flatten().tolist()]

@@ -13,7 +13,7 @@ from diffurn._law import Chain, most_balls
 from diffurn._numerics.autograd import straight_through
 from diffurn._numerics.tracing import can_read
 from diffurn._wallenius import marginals, moments, probabilities
-from diffurn._wallenius.sampling import draw_by_race, draw_one_by_one
+from diffurn._wallenius.sampling import draw_each
 
 # For moments and draws, log-weights are clamped to this distance from that of the n-th heaviest
 # ball. A ball e^600 times as heavy is drawn, and one e^600 times lighter is not, up to rounding.
@@ -102,11 +102,7 @@ class Integral:
         return marginals.tail(*self.operands, group, self.largest(group))
 
     def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
-        rows = self._rows(num_samples)
-        if self.most_draws is None:
-            counts = draw_by_race(*rows)
-        else:
-            counts = draw_one_by_one(*rows, self.most_draws)
+        counts = draw_each(*self.within_reach(), num_samples, self.most_draws)
         return counts.to(dtype).reshape(num_samples, *self.log_weights.shape)
 
     def rsample(self, num_samples: int) -> Tensor:
@@ -128,10 +124,3 @@ class Integral:
             "the conditional laws of Wallenius' law have no closed form; use the estimator "
             "CovarianceST"
         )
-
-    def _rows(self, num_samples: int) -> tuple[Tensor, Tensor, Tensor]:
-        """One row for each draw: ``(R, c)``, ``(R, c)`` and ``(R,)``."""
-        groups = self.log_weights.shape[-1]
-        urns = self.within_reach()
-        log_weights, sizes, draws = (x.expand(num_samples, *x.shape) for x in urns)
-        return log_weights.reshape(-1, groups), sizes.reshape(-1, groups), draws.reshape(-1)

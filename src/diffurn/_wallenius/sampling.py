@@ -11,6 +11,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from diffurn._kernels.dispatch import can_call
 from diffurn._numerics.batching import in_chunks
 from diffurn._numerics.inversion import chosen_column
 from diffurn._numerics.tracing import reading_numbers
@@ -21,6 +22,33 @@ _COUNTS = 1 << 17
 _STEPS_OF_A_GUESS = 2
 # A guess halves the remaining arrivals on average, so this many rounds are never reached.
 _MOST_ROUNDS = 10_000
+
+
+def draw_each(
+    log_weights: Tensor,
+    group_sizes: Tensor,
+    draws: Tensor,
+    num_samples: int,
+    most_draws: int | None,
+) -> Tensor:
+    """Exact draws of each urn, with the elements of ``(num_samples, ..., c)``.
+
+    Args:
+        log_weights, group_sizes: ``(..., c)``; finite log-weights.
+        draws: ``(...)``; draws are NaN where it is.
+        num_samples: of each urn.
+        most_draws: the largest n, if it is small enough to draw the balls one by one; or None.
+    """
+    groups = log_weights.shape[-1]
+    urns = log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
+    if can_call(*urns):
+        from diffurn._kernels.native import sampling
+
+        return sampling.draw_by_race(*urns, num_samples, sampling.new_seed())
+    weights, sizes, n = (x.expand(num_samples, *x.shape).flatten(0, 1) for x in urns)
+    if most_draws is None:
+        return draw_by_race(weights, sizes, n)
+    return draw_one_by_one(weights, sizes, n, most_draws)
 
 
 def draw_by_race(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:

@@ -11,6 +11,9 @@ from diffurn._fisher.sampling import rejection
 from diffurn._kernels.native.calls import Kernel
 
 _draw_each = Kernel("draw_each", 5, numbers=5)
+_race_draws = Kernel("race_draws", 4, numbers=4)
+# A draw from Wallenius' law costs as much as so many groups.
+_RACES = 16
 
 
 def new_seed(generator: torch.Generator | None = None) -> int:
@@ -35,4 +38,19 @@ def draw_each(
     _draw_each(*operands, counts, address, numbers=numbers, rows=rows, work=counts.numel())
     if failed.value >= 0:
         raise rejection.nothing_accepted(group_sizes[failed.value], draws[failed.value])
+    return counts
+
+
+def draw_by_race(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int, seed: int
+) -> Tensor:
+    """`number` exact draws from Wallenius' law of each row: ``(number, B, c)``.
+
+    Draws are NaN where n is NaN. They do not depend on the number of threads.
+    """
+    urns, groups = log_weights.shape
+    operands = [operand.contiguous() for operand in (log_weights, group_sizes, draws)]
+    counts = log_weights.new_empty(number, urns, groups)
+    numbers, work = (groups, urns, number, seed), _RACES * counts.numel()
+    _race_draws(*operands, counts, numbers=numbers, rows=number * urns, work=work)
     return counts
