@@ -1,0 +1,11 @@
+"""A classifier of MNIST that sees 50 pixels, the same of every image."""
+
+from diffurn_studies.subsets.options import TrainingOptions
+
+OPTIONS = TrainingOptions(
+    task="pixels",
+    k=50,
+    steps=50_000,
+    tuning_steps=5_000,
+    rates=(1e-4, 3e-4, 1e-3),
+)
