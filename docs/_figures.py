@@ -34,6 +34,16 @@ def _png(figure: Figure) -> bytes:
 _show_figures_in_notebooks()
 
 
+def keep(name: str, figure: Figure) -> Figure:
+    """The figure, which the gallery shows as well."""
+    if "IPython" in sys.modules and sys.modules["IPython"].get_ipython() is not None:
+        from myst_nb import glue
+
+        _png(figure)  # the first drawing moves the axes; both pages then show the same picture
+        glue(name, figure, display=False)
+    return figure
+
+
 def panels(
     rows: int = 1, columns: int = 1, height: float = 3.2, **options: Any
 ) -> tuple[Figure, Any]:

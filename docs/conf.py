@@ -37,7 +37,7 @@ copybutton_selector = "div:not(.output) > div.highlight > pre"  # code, and not 
 copybutton_prompt_text = r"\$ |>>> "
 copybutton_prompt_is_regexp = True
 
-myst_enable_extensions = ["amsmath", "attrs_inline", "deflist", "dollarmath"]
+myst_enable_extensions = ["amsmath", "attrs_inline", "colon_fence", "deflist", "dollarmath"]
 myst_heading_anchors = 3
 
 autodoc_member_order = "bysource"
