@@ -131,7 +131,10 @@ LIBRARY = {
     "jax": ("Fisher's law for JAX and NumPyro", ["diffurn.jax"]),
     "inference": ("weights ω from counts: fits and tests", ["diffurn.inference"]),
     "data": ("count tables", ["diffurn.data"]),
-    "nn": ("layers for networks", ["diffurn.nn"]),
+    "nn": (
+        "layers for networks, and the interfaces of the authors' code",
+        ["diffurn.nn", "diffurn.compat"],
+    ),
     "distributions": (
         "check arguments, and ask _dispatch for a law",
         ["diffurn"],

@@ -117,7 +117,7 @@ _HOMES = {
     "score_surrogate": "diffurn.estimators",
     "select_top": "diffurn.estimators",
 }
-_MODULES = ("data", "estimators", "inference", "jax", "nn")
+_MODULES = ("compat", "data", "estimators", "inference", "jax", "nn")
 
 
 if not TYPE_CHECKING:  # where it would hide misspelt names from the type checker

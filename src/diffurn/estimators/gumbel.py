@@ -223,7 +223,7 @@ class GumbelSoftmax(Estimator):
 
     def _draw_group(self, law: Conditional) -> _Step:
         """The draw of one group from its conditional law, Algorithm 2 of the paper."""
-        perturbed = law.log_weights + gumbel_noise(law.log_weights.shape, law.log_weights)
+        perturbed = law.log_weights + self._noise(law.log_weights)
         chosen = perturbed.detach().argmax(-1)
         if self.rao_blackwell:
             agreeing = self._noises_that_agree(law.log_weights, chosen)
@@ -231,6 +231,9 @@ class GumbelSoftmax(Estimator):
         else:
             soft = torch.softmax(perturbed / self.temperature, -1)
         return _Step(law, perturbed, soft, chosen)
+
+    def _noise(self, log_weights: Tensor) -> Tensor:
+        return gumbel_noise(log_weights.shape, log_weights)
 
     def _noises_that_agree(self, log_weights: Tensor, chosen: Tensor) -> Tensor:
         """Perturbed scores given that the chosen one is the largest: (rao_blackwell, R, W)."""

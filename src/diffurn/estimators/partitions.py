@@ -98,17 +98,17 @@ class TwoStageGumbel(Estimator):
         sort = self.temperature if self.sort_temperature is None else self.sort_temperature
         indicators = self._of_sizes().all_rank_indicators(of.of_sizes, num_samples, of.items)
         places = torch.arange(of.items, device=of.mask.device) < of.mask.sum(-1, keepdim=True)
-        subset_of_place = _subset_of_place(indicators, places)
+        memberships = subset_of_place(indicators, places)
         # Missing items come last: far below the others, they change none of their logits.
         lowest = torch.where(of.mask, of.log_scores, torch.inf).amin(-1, keepdim=True).detach()
         far = lowest.nan_to_num(posinf=0.0) - 200.0 - 100.0 * sort
         scores = torch.where(of.mask, of.log_scores, far)
         scores = scores.expand(num_samples, *scores.shape)
         order = neuralsort(scores, sort, self.hard, stochastic=True)
-        return (subset_of_place @ order).mT * of.mask.unsqueeze(-1)
+        return (memberships @ order).mT * of.mask.unsqueeze(-1)
 
 
-def _subset_of_place(indicators: Tensor, places: Tensor) -> Tensor:
+def subset_of_place(indicators: Tensor, places: Tensor) -> Tensor:
     """Whether the items of subset k have place p of the order, ``(..., K, n)``, with gradients.
 
     Args:
