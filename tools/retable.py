@@ -45,6 +45,8 @@ METHODS = {method.kind: method for method in (LABEL, ADAPTIVE, ORACLE, HYPERGEOM
 RUNS = {
     "ks": Run("ks", "paper"),
     "categorical": Run("categorical", "paper"),
+    "subsets": Run("subsets", "paper"),
+    "subsets-regression": Run("subsets", "regression"),
     "minimal": Run("minimal", "paper"),
     "minimal-released": Run("minimal", "released"),
     "pairs": Run("pairs", "random-sets"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 from matplotlib.figure import Figure
 from matplotlib.lines import Line2D
@@ -17,15 +16,20 @@ CAPTIONS = {
     "subsets-toy": "Left, bias and spread of gradients through 5 of 10 items, by loss; marks are "
     "open where no bias was found. Right, total variation of the draws to the law that is scored."
 }
+_COLOURS = [*COLOURS[:7], "#999999", "#8B4513", "#8A2BE2"]
 _SIZE = "5 of 10"
 _MARKS = {"distance": "o", "quadratic": "s", "threshold": "^"}
+
+
+def colour_of(contender: str) -> str:
+    return _COLOURS[list(CONTENDERS).index(contender)]
 
 
 def figures_of(results: Results) -> dict[str, Figure]:
     """Bias against spread of all contenders, and their draws against the law that is scored."""
     figure = Figure(figsize=(12, 5), layout="constrained", dpi=150)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
-    styles = {name: _style(place) for place, name in enumerate(results.options.contenders)}
+    styles = {name: {"color": colour_of(name)} for name in results.options.contenders}
     for name, style in styles.items():
         for loss in losses_of(results, _SIZE):
             found = [bias_of(record, _SIZE, name, loss) for record in seeds_of(results)]
@@ -62,10 +66,6 @@ def figures_of(results: Results) -> dict[str, Figure]:
     ]
     legend_below(figure, handles, 5)
     return {"subsets-toy": figure}
-
-
-def _style(place: int) -> dict[str, Any]:
-    return {"color": [*COLOURS, "#999999", "#8B4513"][place % 10]}
 
 
 def _mean(values: list[float]) -> float:

@@ -14,6 +14,8 @@ SPEED = "speed"
 LAW_NAMES = {"fisher": "Fisher's", "wallenius": "Wallenius'", None: None}
 # A bias of this many standard errors, or a mean score, is zero.
 ERRORS = 3.0
+# Errors of gradients that differ by at most this share are even.
+_TIE = 0.03
 
 
 def tables_of(results: Results) -> list[Table]:
@@ -46,7 +48,8 @@ def verdict_of(results: Results) -> list[str]:
     if judged:
         told.append(
             f"Of one gradient from {results.options.samples} draws, an estimator of ours has the "
-            f"smallest error for {judged.count('yes')} of {len(judged)} losses."
+            f"smallest error for {judged.count('yes')} of {len(judged)} losses; "
+            f"{judged.count('even')} are even."
         )
     return told
 
@@ -254,14 +257,21 @@ def best(results: Results) -> Table:
                 if winner is not None:
                     row[-2:] = [CONTENDERS[winner].words, f"{errors[winner]:.2f}"]
                     least.append(errors[winner])
-            rows.append([*row, _yes(least[1] < least[0]) if len(least) == 2 else None])
+            rows.append([*row, _verdict(*least) if len(least) == 2 else None])
     columns = ["size", "loss", "best of the field", "error", "best of ours", "error of ours"]
     notes = [
         "Error: √(bias² + spread²) of one gradient, relative to the exact gradient. A gradient of "
-        "zero has the error 1. With few draws a little bias costs less than much spread, so the "
-        "biased estimators win here; the unbiased ones win if many gradients are averaged.",
+        "zero has the error 1. With few draws a little bias often costs less than much spread; "
+        "the unbiased estimators are best if many gradients are averaged. Errors within "
+        f"{100 * _TIE:g} % of each other are even.",
     ]
     return Table("Subsets: best contender", [*columns, "ours is best"], rows, notes)
+
+
+def _verdict(theirs: float, ours: float) -> str:
+    if max(theirs, ours) <= (1 + _TIE) * min(theirs, ours):
+        return "even"
+    return _yes(ours < theirs)
 
 
 def each_seed(results: Results) -> Table:

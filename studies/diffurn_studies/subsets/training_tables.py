@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from diffurn_studies.harness.drawing import COLOURS, curves, legend_below, plain
+from diffurn_studies.harness.drawing import curves, legend_below, plain
 from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Cell, Table, mean_and_deviation
 from diffurn_studies.subsets.contenders import CONTENDERS
+from diffurn_studies.subsets.figure import colour_of
 from diffurn_studies.subsets.training import SPEED
 
 WORDS = {
@@ -175,9 +176,8 @@ def figures_of(results: Results) -> dict[str, Figure]:
     figure = Figure(figsize=(11, 4.4), layout="constrained", dpi=150)
     panels = figure.subplots(1, 2, sharey=True)
     handles = []
-    for place, name in enumerate(results.options.contenders):
-        panel = panels[int(CONTENDERS[name].ours)]
-        colour = [*COLOURS[:7], "#999999", "#8B4513", "#F0E442"][place % 10]
+    for name in results.options.contenders:
+        panel, colour = panels[int(CONTENDERS[name].ours)], colour_of(name)
         found = [
             (record["steps"], np.array(record["validation"], dtype=float))
             for record in seeds_of(results, name)
