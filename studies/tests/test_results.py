@@ -65,7 +65,9 @@ def test_only_runs_of_a_clean_commit_are_made_small(tmp_path: Path, commit: str 
             slim["require_clean_commit"](tmp_path)
 
 
-@pytest.mark.parametrize("name", [name for name in RUNS if name.startswith(("pairs", "minimal", "subsets"))])
+@pytest.mark.parametrize(
+    "name", [name for name in RUNS if name.startswith(("pairs", "minimal", "subsets"))]
+)
 def test_tables_are_those_that_the_records_give_today(name: str) -> None:
     retable = runpy.run_path(str(TOOLS / "retable.py"))
     found = [table.as_json() for table in retable["tables_of"](RESULTS / name)]

@@ -31,6 +31,7 @@ TINY = TrainingOptions(
     rates=(0.01, 0.1),
     temperatures=(1.0,),
     tuning_steps=5,
+    tuning_seeds=2,
     hidden=(16,),
     dataset="digits",
     repeats=3,
@@ -208,7 +209,8 @@ def test_a_run_chooses_rates_and_makes_tables(tmp_path: Path) -> None:
     assert results.records["covariance-seed0"]["steps"] == list(range(2, 21, 2))
     assert (tmp_path / "run" / "figures" / "subsets-pixels.png").stat().st_size > 10_000
     told = subsets.verdict(results)
-    assert told[0].startswith("Smallest test loss: ")
+    assert told[0].startswith("Smallest test loss of the field: Gumbel top-k")
+    assert told[2].endswith("the difference is of too few seeds to be judged.")
     assert "times as long as one by Gumbel top-k" in told[-1]
 
 

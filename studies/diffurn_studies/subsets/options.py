@@ -62,9 +62,10 @@ class TrainingOptions:
         samples: draws per gradient.
         steps: of Adam.
         batch_size: items per step.
-        rates: learning rates to choose from, by the validation loss of one seed of its own.
+        rates: learning rates to choose from, by the validation loss.
         temperatures: of relaxations and of I-MLE's noise, chosen with the rates.
         tuning_steps: of Adam for each such choice.
+        tuning_seeds: for each such choice; none of them is among `seeds`.
         latents: subsets of the latent of a vae; each is of as many items.
         hidden: layers of the networks.
         noise: of the regression, relative to the time derivative.
@@ -89,6 +90,7 @@ class TrainingOptions:
     rates: tuple[float, ...] = (0.01, 0.03, 0.1)
     temperatures: tuple[float, ...] = (0.5, 1.0)
     tuning_steps: int = 1_000
+    tuning_seeds: int = 1
     latents: int = 1
     hidden: tuple[int, ...] = (512, 256)
     noise: float = 0.2
@@ -110,6 +112,7 @@ class TrainingOptions:
         if self.noise < 0:
             raise ValueError(f"noise is {self.noise}, but must be 0 or more")
         least = {"seeds": 1, "samples": 2, "steps": 1, "batch_size": 1, "tuning_steps": 1}
+        least |= {"tuning_seeds": 1}
         _require_at_least(self, least | {"k": 1, "latents": 1, "repeats": 2, "timed_steps": 1})
 
     def quick(self) -> TrainingOptions:
@@ -120,6 +123,7 @@ class TrainingOptions:
             seeds=2,
             steps=150,
             tuning_steps=50,
+            tuning_seeds=1,
             batch_size=32,
             rates=self.rates[-1:],
             temperatures=self.temperatures[-1:],

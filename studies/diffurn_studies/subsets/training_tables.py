@@ -40,15 +40,17 @@ def verdict_of(results: Results) -> list[str]:
     means = {name: statistics.fmean(found) for name, found in losses.items() if found}
     if not means:
         return ["No contender ended with a finite loss."]
-    best = min(means, key=means.__getitem__)
-    told = [f"Smallest test loss: {CONTENDERS[best].words}, {means[best]:.4g}."]
-    ours = {name: loss for name, loss in means.items() if CONTENDERS[name].ours}
-    if not CONTENDERS[best].ours and ours:
-        name = min(ours, key=ours.__getitem__)
-        told.append(
-            f"The best of ours is {CONTENDERS[name].words}, {ours[name]:.4g}; the difference is "
-            f"{_significance(losses[best], losses[name])}."
-        )
+    told, leaders = [], []
+    for ours, whose in ((False, "the field"), (True, "ours")):
+        some = [name for name in means if CONTENDERS[name].ours == ours]
+        if some:
+            leaders.append(min(some, key=means.__getitem__))
+            words = CONTENDERS[leaders[-1]].words
+            told.append(f"Smallest test loss of {whose}: {words}, {means[leaders[-1]]:.4g}.")
+    if len(leaders) == 2:
+        better = "the field's" if means[leaders[0]] <= means[leaders[1]] else "ours"
+        judged = _significance(*(losses[name] for name in leaders))
+        told.append(f"The smaller is {better}; the difference is {judged}.")
     times = results.records[SPEED]["milliseconds"]
     if "gumbel-st" in times and "covariance" in times:
         told.append(
@@ -164,8 +166,8 @@ def choices(results: Results) -> Table:
     rates = ", ".join(f"{rate:g}" for rate in options.rates)
     temperatures = ", ".join(f"{temperature:g}" for temperature in options.temperatures)
     notes = [
-        f"By the validation loss of a seed of its own after {options.tuning_steps:,} steps; rates "
-        f"{rates}; temperatures {temperatures}."
+        f"By the mean validation loss of {options.tuning_seeds} other seeds after "
+        f"{options.tuning_steps:,} steps; rates {rates}; temperatures {temperatures}."
     ]
     columns = ["contender", "rate", "temperature", "tried"]
     return Table(f"{title_of(results)}: choices", columns, rows, notes)

@@ -2,4 +2,4 @@
 
 from diffurn_studies.subsets.options import TrainingOptions
 
-OPTIONS = TrainingOptions()
+OPTIONS = TrainingOptions(seeds=15, tuning_seeds=3)
