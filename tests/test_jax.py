@@ -217,10 +217,9 @@ def test_draws_of_many_urns_follow_the_law() -> None:
     assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
 
 
-@pytest.mark.parametrize("width", [5, 20])
-def test_draws_of_all_urns_at_once_are_possible(width: int) -> None:
-    urns = of_width(width)
-    counts = np.asarray(together(urns, width).sample(jax.random.PRNGKey(0), (50,)))
+def test_draws_of_all_urns_at_once_are_possible() -> None:
+    urns = [*of_width(5), *of_width(20)]
+    counts = np.asarray(together(urns, 20).sample(jax.random.PRNGKey(0), (50,)))
     assert (counts == np.floor(counts)).all()
     assert (counts >= 0).all()
     for urn, own in zip(urns, counts.swapaxes(0, 1), strict=True):
@@ -229,16 +228,17 @@ def test_draws_of_all_urns_at_once_are_possible(width: int) -> None:
 
 
 def test_sampling_can_be_mapped_and_compiled() -> None:
-    def draw(key: Any, log_weights: Any) -> Any:
-        return FisherHypergeometric([3, 5, 4], 5, log_weights=log_weights).sample(key, (4,))
+    def draw(key: Any, number: Any, log_weights: Any) -> Any:
+        return FisherHypergeometric([3, 5, 4], number, log_weights=log_weights).sample(key, (4,))
 
-    keys = jax.random.split(jax.random.PRNGKey(1), 10)
-    mapped = jax.jit(jax.vmap(draw))
-    counts = mapped(keys, jnp.zeros((10, 3)))
-    assert counts.shape == (10, 4, 3)
-    assert (counts.sum(-1) == 5).all()
-    assert jnp.array_equal(counts[2], draw(keys[2], jnp.zeros(3)))
-    assert len(np.unique(np.asarray(counts).reshape(-1, 3), axis=0)) > 5
+    keys, numbers = jax.random.split(jax.random.PRNGKey(1), 12), jnp.array([5] * 11 + [13])
+    counts = jax.jit(jax.vmap(draw, (0, 0, None)))(keys, numbers, jnp.zeros(3))
+    assert counts.shape == (12, 4, 3)
+    counts = np.asarray(counts)
+    assert (counts[:11].sum(-1) == 5).all()
+    assert len(np.unique(counts[:11].reshape(-1, 3), axis=0)) > 5
+    assert np.isnan(counts[11]).all()  # there are 12 balls
+    assert np.array_equal(counts[2], draw(keys[2], 5, jnp.zeros(3)))
 
 
 def test_draws_that_float32_cannot_hold_are_refused(float32_in_jax: None) -> None:
@@ -294,13 +294,13 @@ def covariance(log_weights: Any) -> Any:
     return small(log_weights).covariance_matrix
 
 
+# Of the log-probability, whose derivatives of order k are those of log Z, but for the first; and of
+# moments, the derivatives of orders one and two of log Z.
 DERIVATIVES = {
     "grad of log_prob": (jax.grad(log_prob), 1),
     "hessian of log_prob": (jax.hessian(log_prob), 2),
-    "jacrev of hessian of log_prob": (jax.jacrev(jax.hessian(log_prob)), 3),
-    "hessian of log_normalizer": (jax.hessian(log_normalizer), 2),
+    "grad of log_normalizer": (jax.grad(log_normalizer), 1),
     "jacfwd of mean": (jax.jacfwd(mean), 2),
-    "jacrev of mean": (jax.jacrev(mean), 2),
     "jacfwd of jacrev of covariance": (jax.jacfwd(jax.jacrev(covariance)), 4),
 }
 
@@ -371,13 +371,16 @@ def test_batches_broadcast_expand_and_flatten() -> None:
     assert urn.log_prob(jnp.array([1, 0, 0])).shape == (7, 2)
     larger = urn.expand((4, 7, 2))
     assert isinstance(larger, FisherHypergeometric)
-    assert larger.covariance_matrix.shape == (4, 7, 2, 3, 3)
-    assert larger.sample(jax.random.PRNGKey(0), (6,)).shape == (6, 4, 7, 2, 3)
+    shapes = jax.eval_shape(
+        lambda: (larger.covariance_matrix, larger.sample(jax.random.PRNGKey(0), (6,)))
+    )
+    assert [each.shape for each in shapes] == [(4, 7, 2, 3, 3), (6, 4, 7, 2, 3)]
     leaves, structure = jax.tree_util.tree_flatten(urn)
     again = jax.tree_util.tree_unflatten(structure, leaves)
     assert jnp.array_equal(again.mean, urn.mean)
     assert jnp.array_equal(jax.jit(lambda urn: urn.mean)(urn), urn.mean)
-    assert urn.to_event(1).log_prob(jnp.zeros((7, 2, 3)).at[..., 0].set(1)).shape == (7,)
+    of_rows = jax.eval_shape(lambda: urn.to_event(1).log_prob(jnp.zeros((7, 2, 3))))
+    assert of_rows.shape == (7,)
 
 
 def test_vmap_over_an_urn_gives_the_batch() -> None:
@@ -389,7 +392,7 @@ def test_vmap_over_an_urn_gives_the_batch() -> None:
 def test_results_have_the_dtype_of_the_weights() -> None:
     urn = FisherHypergeometric([3, 5, 2], 4, weights=jnp.ones(3, jnp.float32))
     assert {urn.mean.dtype, urn.log_prob(COUNTS).dtype} == {jnp.dtype("float32")}
-    assert urn.sample(jax.random.PRNGKey(0)).dtype == jnp.float32
+    assert jax.eval_shape(lambda: urn.sample(jax.random.PRNGKey(0))).dtype == jnp.float32
     exact = FisherHypergeometric([3, 5, 2], 4, weights=jnp.ones(3))
     assert float(urn.mean[0]) == float(exact.mean[0].astype(jnp.float32))
 
@@ -407,13 +410,9 @@ def test_values_outside_the_support_are_impossible() -> None:
 
 
 def test_traced_urns_that_are_not_valid_give_nan() -> None:
-    log_prob = jax.jit(lambda n: FisherHypergeometric([3, 5], n, weights=[1.0, 2.0]).mean)
-    assert jnp.isnan(log_prob(9)).all()
-    draw = jax.jit(
-        lambda n: FisherHypergeometric([3, 5], n, weights=[1.0, 2.0]).sample(jax.random.PRNGKey(0))
-    )
-    assert jnp.isnan(draw(9)).all()
-    assert not jnp.isnan(draw(8)).any()
+    mean = jax.jit(lambda n: FisherHypergeometric([3, 5], n, weights=[1.0, 2.0]).mean)
+    assert jnp.isnan(mean(9)).all()
+    assert not jnp.isnan(mean(8)).any()
 
 
 @pytest.mark.parametrize(
@@ -447,24 +446,6 @@ def test_bad_counts_are_told_in_a_sentence() -> None:
         urn.log_prob([1, 2])
     with pytest.raises(ValueError, match=r"value has shape \(3,\), but .* the 2 groups"):
         urn.log_prob([1, 2, 1])
-
-
-def test_numpyro_finds_the_weights_by_nuts() -> None:
-    from numpyro.infer import MCMC, NUTS
-
-    def model() -> None:
-        log_weight = numpyro.sample("log_weight", numpyro.distributions.Normal(0.0, 10.0))
-        log_weights = jnp.stack([jnp.zeros_like(log_weight), log_weight])
-        urn = FisherHypergeometric([400, 600], 300, log_weights=log_weights)
-        numpyro.sample("counts", urn, obs=jnp.array([100.0, 200.0]))
-
-    chain = MCMC(NUTS(model), num_warmup=200, num_samples=500, progress_bar=False)
-    chain.run(jax.random.PRNGKey(0))
-    found = chain.get_samples()["log_weight"]
-    urn = FisherHypergeometric([400, 600], 300, log_weights=jnp.array([0.0, float(found.mean())]))
-    # the posterior of a flat prior is centred at the maximum likelihood, where the mean is x
-    assert abs(float(urn.mean[1]) - 200) < 0.3 * math.sqrt(float(urn.variance[1]))
-    assert abs(float(found.std()) * math.sqrt(float(urn.variance[1])) - 1) < 0.2
 
 
 # --------------------------------------------------------------------------------------------------

@@ -38,20 +38,19 @@ def as_numbers(name: str, value: Any, kind: str) -> Any:
     return value
 
 
-def as_floats(name: str, value: Any) -> Array:
+def as_floats(name: str, value: Any) -> Any:
     """`value` as a floating-point array; numbers and integers take JAX's default dtype."""
     numbers = as_numbers(name, value, "real numbers")
     is_given = isinstance(value, jax.Array | np.ndarray | np.generic)
     if is_given and jnp.issubdtype(numbers.dtype, jnp.floating):
-        return jnp.asarray(numbers)
-    return jnp.asarray(numbers, jnp.result_type(float))
+        return numbers
+    return numbers.astype(jnp.result_type(float))
 
 
-def as_counts(name: str, value: Any, check: bool) -> Array:
+def as_counts(name: str, value: Any, check: bool) -> Any:
     """`value` as floating-point numbers that hold integers, in the dtype of the computation."""
     numbers = as_numbers(name, value, "integers")
     values = known(numbers) if check else None
-    dtype = jnp.result_type(float)
     if values is not None:
         require(
             name,
@@ -59,7 +58,16 @@ def as_counts(name: str, value: Any, check: bool) -> Array:
             (values >= 0) & (values <= 2**53) & (values == np.floor(values)),
             "must be an integer from 0 to 2^53",
         )
-    return jnp.asarray(numbers, dtype)
+    return numbers.astype(jnp.result_type(float))
+
+
+def broadcast(value: Any, shape: tuple[int, ...]) -> Array:
+    """`value` as an array of JAX of that shape; NumPy's arrays are broadcast by NumPy, without a
+    compilation.
+    """
+    if isinstance(value, np.ndarray | np.generic):
+        return jnp.asarray(np.broadcast_to(value, shape))
+    return jnp.broadcast_to(value, shape)
 
 
 def require(name: str, values: NDArray[Any], holds: Any, rule: str) -> None:

@@ -142,10 +142,10 @@ class FisherHypergeometric(Distribution):  # type: ignore[misc]
         if check:
             self._check_values(name)
 
-    def _set(self, sizes: Array, draws: Array, given: Array, full: tuple[int, ...]) -> None:
-        self.group_sizes = jnp.broadcast_to(sizes, full)
-        self.draws = jnp.broadcast_to(draws, full[:-1])
-        self._given = jnp.broadcast_to(given, full)
+    def _set(self, sizes: Any, draws: Any, given: Any, full: tuple[int, ...]) -> None:
+        self.group_sizes = _checks.broadcast(sizes, full)
+        self.draws = _checks.broadcast(draws, full[:-1])
+        self._given = _checks.broadcast(given, full)
 
     def _check_values(self, name: str) -> None:
         given, sizes, draws = map(_checks.known, (self._given, self.group_sizes, self.draws))
@@ -268,7 +268,8 @@ class FisherHypergeometric(Distribution):  # type: ignore[misc]
             total = known.sum(-1)
             rule = f"the counts must sum to the draws, {_checks.span(draws)}"
             _checks.require("value.sum(-1)", total, total == draws, rule)
-        return jnp.asarray(numbers, jnp.result_type(float))
+        counts: Array = numbers.astype(jnp.result_type(float))
+        return counts
 
     @property
     @jax.jit
@@ -319,13 +320,14 @@ class FisherHypergeometric(Distribution):  # type: ignore[misc]
     def sample(self, key: Any, sample_shape: tuple[int, ...] = ()) -> Array:
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         self._check_dtype_holds_draws()
-        counts: Array = self._sample(key, tuple(sample_shape))
+        urn = lax.stop_gradient(self)  # before the compiled function, which stays the same
+        counts: Array = urn._sample(key, tuple(sample_shape))
         return counts
 
     @partial(jax.jit, static_argnums=2)
     def _sample(self, key: Any, sample_shape: tuple[int, ...]) -> Array:
         groups = self.event_shape[0]
-        log_weights, sizes, draws = lax.stop_gradient(self._operands())
+        log_weights, sizes, draws = self._operands()
         sizes = jnp.where(self._never_drawn(), 0.0, sizes)
         log_weights, sizes = (each.reshape(-1, groups) for each in (log_weights, sizes))
         log_odds = jax.vmap(tilted)(log_weights, sizes, draws.reshape(-1))
