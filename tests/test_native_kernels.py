@@ -102,6 +102,31 @@ def test_numbers_of_all_urns_are_those_of_the_plain_path(groups: int) -> None:
     assert_as_plain([urn for urn in URNS if urn.groups == groups])
 
 
+@pytest.mark.parametrize("groups", sorted({urn.groups for urn in URNS}))
+def test_derivatives_of_a_likelihood_are_those_of_the_plain_path(
+    groups: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At averages of draws, which need not be whole numbers, and at certain outcomes."""
+    urns = [urn for urn in URNS if urn.groups == groups and min(urn.log_weights) > -torch.inf]
+    if not urns:
+        return
+    log_weights, sizes, draws = operands(urns)
+    counts = plain("mean_anywhere", log_weights, sizes, draws).round()
+    counts[:, 0] += draws - counts.sum(-1)
+    counts = torch.minimum(counts, sizes).clamp(min=0)
+    half = 0.5 * torch.minimum(counts[:, 0], sizes[:, -1] - counts[:, -1])
+    if groups > 1:
+        counts[:, 0] -= half
+        counts[:, -1] += half
+    found = moments.log_prob_and_derivatives(log_weights, sizes, counts)
+    monkeypatch.setattr(dispatch, "HAS_NATIVE", False)
+    wanted = moments.log_prob_and_derivatives(log_weights, sizes, counts)
+    balls = sizes.sum(-1)
+    assert_near(found[0], wanted[0], 1e-12 * wanted[0].abs().clamp(min=1) + 1e-15 * balls)
+    assert_near(found[1], wanted[1], 1e-12 + 1e-13 * sizes)
+    assert_near(found[2], wanted[2], 1e-12 * wanted[2].abs().amax((-2, -1), keepdim=True))
+
+
 def test_groups_beyond_one_tile_are_counted_too() -> None:
     for groups in (31, 32, 33, 67, 1027):
         spread = tuple(3.0 * ((7 * j) % groups) / groups for j in range(groups))
