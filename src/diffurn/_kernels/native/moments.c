@@ -7,8 +7,10 @@
 
 #define DEPTH 64.0 /* nats below the peak at which the density is cut off */
 /* The first distance of two nodes, in standard deviations of the density at its peak: for a normal
-   density the error of the rule is e^-24, and that of twice the nodes e^-97. */
-#define FIRST_STEP 0.9
+   density the error of the rule is e^-22, and that of twice the nodes e^-87. Densities of few draws
+   are skewed, like e^(nu - e^u) of deviation n^-½, and need one that is shorter by `skewness` times
+   the deviation. */
+#define FIRST_STEP 0.95
 #define AGREEMENT 1e-8 /* of the averages on all nodes and on half of them, relative */
 #define NEGLIGIBLE 1e-20 /* averages that need not agree, relative to the largest */
 #define LARGEST_BEND 6.0
@@ -24,6 +26,7 @@ typedef struct Integrand {
     void (*values_of)(const struct Integrand *self, const Race *race, double *values);
     int64_t number, checked;
     int mass;
+    double skewness;
     const double *vector;
     double *space, *centre; /* the centre becomes E[X | S = n] at the peak */
 } Integrand;
@@ -140,7 +143,8 @@ static double add(Average *average, const Integrand *integrand, const Race *race
 
 /* Nodes from the peak outwards to both sides, until the density is negligible. */
 static void spread(Average *average, const Integrand *integrand, Race *race, double deviation) {
-    double step = FIRST_STEP * deviation, highest = 0.0;
+    double shorter = integrand->skewness * (deviation < 1.0 ? deviation : 1.0), highest = 0.0;
+    double step = (FIRST_STEP - shorter) * deviation;
     int64_t reach[2] = {0, 0};
     average->step = step;
     average->reference = race->log_mass + log_of(race->rate);
@@ -220,43 +224,42 @@ static void integrate(Average *average, const Integrand *integrand, Race *race) 
    Integrands
    ---------------------------------------------------------------------------------------------- */
 
+/* Products of Cov[X | S = n] with the columns of a matrix. */
+static void products(const Race *race, const double *matrix, int columns, double *values) {
+    Urn urn = {race->log_odds, race->group_sizes, race->groups, race->centre};
+    Tile tile = {.first = -1};
+    covariance_products_at(&urn, &race->nodes, race->draws, &tile, matrix, columns, values);
+}
+
 /* E[X] just before draw n + 1, given its time: μ - Cov[X] y / E[D s]. */
 static void counts_before(const Integrand *self, const Race *race, double *values) {
     (void)self;
-    double centre = 0.5 * (race->low + race->high);
-    covariance_product_of(race->log_odds, race->group_sizes, race->draws, &centre, race->arrivals,
-                          race->groups, values);
+    products(race, race->arrivals, 1, values);
     for (int64_t j = 0; j < race->groups; j++)
         values[j] = race->drawn[j] - values[j] / race->rate;
 }
 
-/* y_i Σ_j E[L_i L_j] y_j v_j for balls left L, from the covariance's product with y v. */
-INLINE void meeting(const Race *race, const double *vector, double *values) {
-    double centre = 0.5 * (race->low + race->high), total = 0.0;
-    covariance_product_of(race->log_odds, race->group_sizes, race->draws, &centre, vector,
-                          race->groups, values);
-    for (int64_t j = 0; j < race->groups; j++) total += race->left[j] * vector[j];
-    for (int64_t j = 0; j < race->groups; j++)
-        values[j] = race->arrivals[j] * (race->left[j] * total + values[j]);
-}
-
-/* The product of a vector with the Jacobian of the mean, followed by its positive terms. Differences
-   from the group of the largest rate keep its large terms out of the sums. */
+/* The product of a vector v with the Jacobian of the mean, Σ_j y_i E[L_i L_j] y_j (v_i - v_j) / E[D s]
+   for balls left L, followed by the same sums without differences of v. Differences from the group of
+   the largest rate keep its large terms out of the sums. */
 static void flow(const Integrand *self, const Race *race, double *values) {
     int64_t groups = race->groups, largest = 0;
-    double *of_one = values + groups, most = -INF;
+    double *of_one = values + groups, *matrix = self->space, *product = matrix + 2 * groups;
+    double most = -INF, total[2] = {0.0, 0.0};
     for (int64_t j = 0; j < groups; j++) {
         double rate = race->left[j] * race->arrivals[j];
         if (rate > most) most = rate, largest = j;
     }
-    for (int64_t j = 0; j < groups; j++)
-        self->space[j] = race->arrivals[j] * (self->vector[j] - self->vector[largest]);
-    meeting(race, self->space, values);
-    meeting(race, race->arrivals, of_one);
     for (int64_t j = 0; j < groups; j++) {
-        double v = self->vector[j] - self->vector[largest];
-        values[j] = (v * of_one[j] - values[j]) / race->rate;
-        of_one[j] /= race->rate;
+        matrix[2 * j] = race->arrivals[j] * (self->vector[j] - self->vector[largest]);
+        matrix[2 * j + 1] = race->arrivals[j];
+        for (int a = 0; a < 2; a++) total[a] += race->left[j] * matrix[2 * j + a];
+    }
+    products(race, matrix, 2, product);
+    for (int64_t j = 0; j < groups; j++) {
+        double v = self->vector[j] - self->vector[largest], y = race->arrivals[j] / race->rate;
+        of_one[j] = y * (race->left[j] * total[1] + product[2 * j + 1]);
+        values[j] = v * of_one[j] - y * (race->left[j] * total[0] + product[2 * j]);
     }
 }
 
@@ -264,14 +267,15 @@ static void flow(const Integrand *self, const Race *race, double *values) {
    the group of draw n + 1, they are those of Fisher's law of the urn without that ball. */
 static void second_moments(const Integrand *self, const Race *race, double *values) {
     int64_t groups = race->groups;
-    double centre = 0.5 * (race->low + race->high), sizes[MOST_IN_MATRIX], mean[MOST_IN_MATRIX];
+    double sizes[MOST_IN_MATRIX], mean[MOST_IN_MATRIX];
     double *matrix = values + groups, *covariance = self->space;
     for (int64_t i = 0; i < groups * (groups + 1); i++) values[i] = 0.0;
     for (int64_t k = 0; k < groups; k++) {
         double share = race->left[k] * race->arrivals[k] / race->rate;
         if (!(share > 0.0)) continue;
         for (int64_t j = 0; j < groups; j++) sizes[j] = race->group_sizes[j] - (j == k);
-        covariance_matrix_of(race->log_odds, sizes, race->draws, centre, groups, covariance, mean);
+        covariance_matrix_of(race->log_odds, sizes, race->draws, race->centre, groups, covariance,
+                             mean);
         for (int64_t j = 0; j < groups; j++) mean[j] -= self->centre[j];
         for (int64_t i = 0; i < groups; i++) {
             values[i] += share * mean[i];
@@ -330,7 +334,7 @@ static void averages_of_urns(Integrand integrand, const double *log_weights,
 /* E[X] of urns of which a ball is left. */
 EXPORT void race_means(const double *log_weights, const double *group_sizes, const double *draws,
                        double *values, int64_t groups, int64_t first, int64_t last) {
-    Integrand integrand = {.values_of = counts_before, .number = groups};
+    Integrand integrand = {.values_of = counts_before, .number = groups, .skewness = 0.5};
     averages_of_urns(integrand, log_weights, group_sizes, draws, 0, values, groups, groups, first,
                      last);
 }
@@ -339,8 +343,8 @@ EXPORT void race_means(const double *log_weights, const double *group_sizes, con
 EXPORT void race_flows(const double *log_weights, const double *group_sizes, const double *draws,
                        const double *vectors, double *values, int64_t groups, int64_t first,
                        int64_t last) {
-    double *space = malloc((groups + 1) * sizeof *space);
-    Integrand integrand = {flow, 2 * groups, groups, 1, 0, space, 0};
+    double *space = malloc((4 * groups + 1) * sizeof *space);
+    Integrand integrand = {flow, 2 * groups, groups, 1, 0.7, 0, space, 0};
     if (space)
         averages_of_urns(integrand, log_weights, group_sizes, draws, vectors, values, groups,
                          groups, first, last);
@@ -355,7 +359,7 @@ EXPORT void race_covariances(const double *log_weights, const double *group_size
                              int64_t last) {
     double covariance[MOST_IN_MATRIX * MOST_IN_MATRIX], centre[MOST_IN_MATRIX];
     int64_t number = groups * (1 + groups);
-    Integrand integrand = {second_moments, number + groups, number, 0, 0, covariance, centre};
+    Integrand integrand = {second_moments, number + groups, number, 0, 0.6, 0, covariance, centre};
     for (int64_t i = first; i < last; i++) {
         double *mean = values + i * number, *matrix = mean + groups;
         averages_of_urns(integrand, log_weights, group_sizes, draws, 0, values, groups, number, i,

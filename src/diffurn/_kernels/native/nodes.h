@@ -49,6 +49,10 @@ INLINE void load_tile(const Urn *urn, int64_t first, Tile *tile) {
 
 /* The nodes for P(S = draws), and their measure. */
 void measure(const Urn *urn, double draws, Tile *tile, Measure *found);
+/* Products of Cov[X] with the columns of a matrix (groups, columns), from the nodes of an urn whose
+   tilt is close to n. */
+void covariance_products_at(const Urn *urn, const Measure *found, double draws, Tile *tile,
+                            const double *matrix, int columns, double *values);
 void centre(Urn *urn, double draws, const double *tilt, Tile *tile);
 void covariance_matrix_of(const double *log_odds, const double *group_sizes, double draws,
                           double tilt, int64_t groups, double *values, double *means);

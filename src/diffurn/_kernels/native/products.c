@@ -125,6 +125,51 @@ INLINE void add_columns(const Measure *found, const Urn *urn, Vectors vectors,
     }
 }
 
+/* Products with one column or two. */
+INLINE void products(const Measure *found, const Urn *urn, Vectors vectors, const int columns,
+                     Tile *tile, double *values) {
+    Sums one = {0}, sums[2] = {0};
+    Weights weights[2], own;
+    double mean[2], entries[2][TILE] = {{0.0}};
+    averages_of(urn, vectors, tile, mean);
+    add_columns(found, urn, vectors, mean, columns, tile, &one, sums);
+    own = centred_weights_of(found, &one);
+    for (int a = 0; a < columns; a++) weights[a] = centred_weights_of(found, sums + a);
+    for (int64_t first = 0; first < urn->groups; first += TILE) {
+        load_tile(urn, first, tile);
+        const double *rows = vectors.entries + first * vectors.stride;
+        for (int64_t j = 0; j < tile->number; j++)
+            for (int a = 0; a < columns; a++) entries[a][j] = rows[j * columns + a] - mean[a];
+        for (int64_t j = 0; j < tile->number; j += LANES) {
+            vec p = load(tile->p + j), q = load(tile->q + j), pq = p * q, difference = p - q;
+            vec total[2] = {all(0.0), all(0.0)};
+            for (int64_t k = 0; k < found->number; k++) {
+                vec scale = 1.0 / (1.0 - (4.0 * found->half_sine_squared[k]) * pq);
+                for (int a = 0; a < columns; a++) {
+                    vec u = load(entries[a] + j);
+                    vec f = weights[a].f[k] - u * own.f[k], g = weights[a].g[k] - u * own.g[k];
+                    total[a] += (difference * f - g) * scale;
+                }
+            }
+            vec v = load(tile->size + j) * pq;
+            for (int a = 0; a < columns; a++) store(entries[a] + j, v * total[a]);
+        }
+        for (int64_t j = 0; j < tile->number; j++)
+            for (int a = 0; a < columns; a++) values[(first + j) * columns + a] = entries[a][j];
+    }
+}
+
+void covariance_products_at(const Urn *urn, const Measure *found, double draws, Tile *tile,
+                            const double *matrix, int columns, double *values) {
+    Vectors vectors = {matrix, columns, columns};
+    if (draws <= 0.0 || draws >= found->balls)
+        for (int64_t i = 0; i < urn->groups * columns; i++) values[i] = 0.0;
+    else if (columns == 1)
+        products(found, urn, vectors, 1, tile, values);
+    else
+        products(found, urn, vectors, 2, tile, values);
+}
+
 /* Cov[X] @ u. Without a tilt the urn gets its own. */
 void covariance_product_of(const double *log_odds, const double *group_sizes, double draws,
                            const double *tilt, const double *vector, int64_t groups,
@@ -132,25 +177,9 @@ void covariance_product_of(const double *log_odds, const double *group_sizes, do
     Urn urn = {log_odds, group_sizes, occupied(group_sizes, groups), 0.0};
     Tile tile = {.first = -1};
     Measure found;
-    Sums one = {0}, of_u = {0};
-    Vectors vectors = {vector, 1, 1};
-    double mean;
     centre(&urn, draws, tilt, &tile);
     measure(&urn, draws, &tile, &found);
-    averages_of(&urn, vectors, &tile, &mean);
-    add_columns(&found, &urn, vectors, &mean, 1, &tile, &one, &of_u);
-    Weights weights = centred_weights_of(&found, &of_u), own = centred_weights_of(&found, &one);
-    int certain = draws <= 0.0 || draws >= found.balls;
-    for (int64_t first = 0; first < urn.groups; first += TILE) {
-        load_tile(&urn, first, &tile);
-        for (int64_t j = 0; j < tile.number; j += LANES) {
-            int64_t left = tile.number - j;
-            vec u = load_first(vector + first + j, left, 0.0) - mean;
-            vec product = sum_at(&found, &weights, &own, u, load(tile.p + j), load(tile.q + j),
-                                 load(tile.size + j));
-            store_first(values + first + j, certain ? all(0.0) : product, left);
-        }
-    }
+    covariance_products_at(&urn, &found, draws, &tile, vector, 1, values);
     for (int64_t j = urn.groups; j < groups; j++) values[j] = 0.0;
 }
 

@@ -14,8 +14,6 @@ static void place(Race *race, double u) {
         store_first(race->log_odds + j, log_odds, number);
         store_first(race->arrivals + j, vexp(smaller(log_time, all(LARGEST_LOG_TIME))), number);
     }
-    race->low = log_tilt_of(race->log_odds, race->group_sizes, race->draws, race->groups);
-    race->high = log_tilt_of(race->log_odds, race->group_sizes, race->draws + 1.0, race->groups);
 }
 
 /* Σ ζ δ for a vector of groups. */
@@ -50,40 +48,59 @@ static double divergence(const Race *race, double tilt) {
     return sum(total);
 }
 
-/* Counts of balls drawn and of balls left at a tilt, and log P(S = n); the result is Σ m p q. */
-static double counts_at(const Race *race, double tilt, double *drawn, double *left,
-                        double *log_mass) {
+/* Counts of balls drawn and of balls left at a tilt, log P(S = n) and the nodes. */
+static void counts_at(const Race *race, double tilt, double *drawn, double *left, double *log_mass,
+                      Measure *nodes) {
     Urn urn = {race->log_odds, race->group_sizes, race->groups, tilt};
     Tile tile = {.first = -1};
-    Measure found;
-    vec often = all(0.0), exceptions = all(0.0), variance = all(0.0);
-    measure(&urn, race->draws, &tile, &found);
+    vec often = all(0.0), exceptions = all(0.0);
+    measure(&urn, race->draws, &tile, nodes);
     for (int64_t first = 0; first < race->groups; first += TILE) {
         load_tile(&urn, first, &tile);
         for (int64_t j = 0; j < tile.number; j += LANES) {
             int64_t number = tile.number - j;
             vec p = load(tile.p + j), q = load(tile.q + j), size = load(tile.size + j);
-            vec b = averages(&found, p, q);
+            vec b = averages(nodes, p, q);
             vec of_drawn = size * p * (1.0 + q * b), of_left = size * q * (1.0 - p * b);
             if (race->draws <= 0.0) of_drawn = all(0.0), of_left = size;
             if (drawn) store_first(drawn + first + j, of_drawn, number);
             if (left) store_first(left + first + j, of_left, number);
             often += where(p > q, size, all(0.0));
             exceptions += where(p > q, -size * q, size * p);
-            variance += size * p * q;
         }
     }
     double surplus = sum(exceptions) + (sum(often) - race->draws);
-    if (log_mass) *log_mass = log_of(found.mass) - divergence(race, tilt) + surplus * tilt;
+    if (log_mass) *log_mass = log_of(nodes->mass) - divergence(race, tilt) + surplus * tilt;
+}
+
+/* Σ m p q at a tilt. */
+static double variance_at(const Race *race, double tilt) {
+    vec variance = all(0.0);
+    for (int64_t j = 0; j < race->groups; j += LANES) {
+        int64_t number = race->groups - j;
+        vec x = load_first(race->log_odds + j, number, 0.0) + tilt, rarer, commoner;
+        probabilities(x, &rarer, &commoner);
+        variance += load_first(race->group_sizes + j, number, 0.0) * rarer * commoner;
+    }
     return sum(variance);
 }
 
 void run_race(Race *race, double u) {
     place(race, u);
-    double centre = 0.5 * (race->low + race->high);
-    if (counts_at(race, centre, race->drawn, race->left, &race->log_mass) <= WIDE) {
-        counts_at(race, race->low, race->drawn, 0, &race->log_mass);
-        counts_at(race, race->high, 0, race->left, 0);
+    double low = log_tilt_of(race->log_odds, race->group_sizes, race->draws, race->groups);
+    double variance = variance_at(race, low);
+    if (variance > WIDE) { /* half a ball more */
+        race->centre = low + 0.5 / variance;
+        counts_at(race, race->centre, race->drawn, race->left, &race->log_mass, &race->nodes);
+    } else {
+        double high =
+            log_tilt_of(race->log_odds, race->group_sizes, race->draws + 1.0, race->groups);
+        counts_at(race, low, race->drawn, 0, &race->log_mass, &race->nodes);
+        counts_at(race, high, 0, race->left, 0, &race->nodes);
+        Urn urn = {race->log_odds, race->group_sizes, race->groups, 0.5 * (low + high)};
+        Tile tile = {.first = -1};
+        race->centre = urn.tilt;
+        measure(&urn, race->draws, &tile, &race->nodes);
     }
     vec rate = all(0.0), full = all(0.0);
     for (int64_t j = 0; j < race->groups; j += LANES) {

@@ -51,9 +51,11 @@ INLINE vec log_odds_of_arrival(vec log_y) {
 typedef struct {
     int64_t groups;
     const double *log_weights, *group_sizes;
-    double draws, low, high; /* the tilts to n - ½ and to n + ½ */
+    double draws;
     double *log_odds, *arrivals, *drawn, *left; /* arrivals are y, the others of Fisher's urn */
     double log_mass, rate, slope; /* log P(S = n), E[D s], and the slope of log P(S = n) s in u */
+    double centre;                /* a tilt between low and high, and the nodes there */
+    Measure nodes;
 } Race;
 
 /* The race at log time u. */
