@@ -14,6 +14,7 @@ that was released with the paper behaves, since it draws from another law than i
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
@@ -112,10 +113,10 @@ class ImplicitLikelihood(Contender):
 
     def expectation(self, f: Loss, logits: Tensor, k: int, samples: int) -> Tensor:
         noise = self.temperature * gamma_sums(logits, k, samples)
-        items = torch.ones(())
+        items: list[int] = []  # known when f has been called
         copies = logits.expand(samples, *logits.shape)
         values: Tensor = f(_Moved.apply(copies, noise, k, self.step, items))
-        items.fill_(values.numel())
+        items.append(values.numel())
         return values.mean()
 
 
@@ -126,7 +127,7 @@ class _Moved(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, logits: Tensor, noise: Tensor, k: int, step: float, items: Tensor
+        ctx: Any, logits: Tensor, noise: Tensor, k: int, step: float, items: list[int]
     ) -> Tensor:
         ctx.save_for_backward(logits, noise)
         ctx.k, ctx.step, ctx.items = k, step, items
@@ -135,9 +136,9 @@ class _Moved(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *slopes: Tensor) -> tuple[Tensor | None, ...]:
         logits, noise = ctx.saved_tensors
-        items = ctx.items.to(logits)
-        moved = largest(logits - ctx.step * items * slopes[0] + noise, ctx.k)
-        change = (largest(logits + noise, ctx.k) - moved) / (ctx.step * items)
+        step = ctx.step * ctx.items[0]
+        moved = largest(logits - step * slopes[0] + noise, ctx.k)
+        change = (largest(logits + noise, ctx.k) - moved) / step
         return change, None, None, None, None
 
 
@@ -279,7 +280,7 @@ def gamma_sums(logits: Tensor, k: int, samples: int, terms: int = 10) -> Tensor:
     total = torch.zeros_like(shape)
     for term in range(1, terms + 1):
         total += torch._standard_gamma(shape) * (k / term)
-    return (total - float(torch.tensor(float(terms)).log())) / k
+    return (total - math.log(terms)) / k
 
 
 def largest(scores: Tensor, k: int) -> Tensor:

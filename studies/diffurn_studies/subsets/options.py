@@ -115,6 +115,19 @@ class TrainingOptions:
         least |= {"tuning_seeds": 1}
         _require_at_least(self, least | {"k": 1, "latents": 1, "repeats": 2, "timed_steps": 1})
 
+    def on_digits(self, k: int, latents: int = 1) -> TrainingOptions:
+        """On scikit-learn's digits with small networks, for a CPU."""
+        return replace(
+            self,
+            k=k,
+            latents=latents,
+            dataset="digits",
+            steps=2_000,
+            tuning_steps=500,
+            rates=(1e-3, 3e-3, 1e-2),
+            hidden=(128, 64),
+        )
+
     def quick(self) -> TrainingOptions:
         """Few steps, on scikit-learn's digits."""
         return replace(
