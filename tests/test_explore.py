@@ -5,6 +5,7 @@ server.
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import signal
 import socket
@@ -21,7 +22,7 @@ from typer.testing import CliRunner
 
 from diffurn import WalleniusHypergeometric
 from diffurn.cli import app
-from diffurn.explore import numbers, server
+from diffurn.explore import numbers, server, subsets
 from diffurn.explore.limits import COUNT, DIVERSITY, FISHER, SPREAD, SQUARE, THRESHOLD, WALLENIUS
 from diffurn.explore.numbers import Question, Setting
 from support.oracles import outcomes
@@ -313,16 +314,16 @@ def test_only_this_machine_is_listened_to() -> None:
 # The page, as far as it goes without a browser.
 
 
-def the_page() -> Any:
+def tab(name: str) -> Any:
     needs_gradio()
-    return importlib.import_module("diffurn.explore.page")
+    return importlib.import_module(f"diffurn.explore.{name}_tab")
 
 
 START = (FISHER, 3, 5, 3, 5, 4, 4, 4, 0.0, 1.0, -1.0, 2.0, -2.0)
 
 
 def test_the_page_shows_a_panel_for_each_group_and_a_table() -> None:
-    page = the_page()
+    page = tab("urn")
     refusal, panels, merged = page.show_distribution(*START, 1000, 0)
     assert refusal["visible"] is False
     assert panels.count("<img") == 3
@@ -333,7 +334,7 @@ def test_the_page_shows_a_panel_for_each_group_and_a_table() -> None:
 
 
 def test_the_page_answers_an_impossible_urn_with_a_sentence() -> None:
-    page = the_page()
+    page = tab("urn")
     impossible = (START[0], START[1], 50, *START[3:])
     refusal, panels, merged = page.show_distribution(*impossible, 1000, 0)
     assert "50 balls cannot be drawn from an urn of 12" in refusal["value"]
@@ -358,3 +359,91 @@ def test_an_interrupt_ends_the_server_cleanly() -> None:
         process.send_signal(signal.SIGINT)
         output, errors = process.communicate(timeout=60)
     assert (process.returncode, output, errors) == (0, "stopped\n", "")
+
+
+# Subsets.
+
+
+def subset_laws_by_hand(weights: tuple[float, ...], k: int) -> tuple[Brute, Brute]:
+    """Fisher's law by products of weights, Wallenius' by all orders in which items are taken."""
+    items = range(len(weights))
+    products = {s: math.prod(weights[i] for i in s) for s in itertools.combinations(items, k)}
+    fisher = {s: mass / sum(products.values()) for s, mass in products.items()}
+    wallenius: Brute = defaultdict(float)
+    for order in itertools.permutations(items, k):
+        mass, left = 1.0, sum(weights)
+        for i in order:
+            mass *= weights[i] / left
+            left -= weights[i]
+        wallenius[tuple(sorted(order))] += mass
+    return fisher, wallenius
+
+
+def test_laws_of_subsets_are_those_by_hand() -> None:
+    choice = subsets.Choice((4.0, 2.0, 0.5, 1.0, 0.25), 3)
+    found = subsets.laws_of(choice)
+    fisher, wallenius = subset_laws_by_hand(choice.weights, choice.k)
+    chosen = [tuple(row.nonzero().flatten().tolist()) for row in found.subsets]
+    assert sorted(chosen) == sorted(fisher)
+    for law, inclusion, by_hand in (
+        (found.fisher, found.inclusion_fisher, fisher),
+        (found.wallenius, found.inclusion_wallenius, wallenius),
+    ):
+        assert law.tolist() == pytest.approx([by_hand[s] for s in chosen], rel=1e-9)
+        assert inclusion.tolist() == pytest.approx(
+            [sum(p for s, p in by_hand.items() if i in s) for i in range(5)], rel=1e-9
+        )
+    assert subsets.entropy(found.fisher) == pytest.approx(
+        -sum(p * math.log(p) for p in fisher.values())
+    )
+
+
+def test_gumbel_top_k_draws_are_wallenius() -> None:
+    """Five standard errors in each of ten subsets: a false alarm in 200,000 seeds."""
+    choice = subsets.Choice((4.0, 2.0, 0.5, 1.0, 0.25), 3)
+    shares, law = subsets.top_k_shares(choice, 10_000, 0), subsets.laws_of(choice).wallenius
+    assert ((shares - law).abs() < 5 * (law * (1 - law) / 10_000).sqrt()).all()
+    assert torch.equal(subsets.top_k_shares(choice, 10_000, 0), shares)
+
+
+def test_the_tab_of_subsets_shows_a_chart_and_a_table() -> None:
+    page = tab("subsets")
+    refusal, chart, listed = page.show_subsets(6, 3, *page.SCORES, 100, 0)
+    assert refusal["visible"] is False
+    assert (chart.count("<img"), listed.count("<tr>"), "20 subsets" in listed) == (1, 7, True)
+    impossible = page.show_subsets(6, 3, 9.0, *page.SCORES[1:], 100, 0)
+    assert "log₂ ω of item 1 must be a number from -5 to 5." in impossible[0]["value"]
+    assert impossible[1:] == ("", "")
+
+
+# The reader's own table.
+
+
+def test_a_pasted_table_is_fitted() -> None:
+    page = tab("table")
+    shown = page.show_fit(page.EXAMPLE, FISHER, "Crew")
+    assert shown.count("<img") == 1
+    assert "711 of 2,201 drawn" in shown
+    wide = "m_red;x_red;m_<b>;x_<b>\n5;3;9;2\n5;4;9;1\n"
+    shown = page.show_fit(wide, WALLENIUS, "")
+    assert "&lt;b&gt;" in shown
+    assert "<b>" not in shown.replace("&lt;b&gt;", "")
+
+
+@pytest.mark.parametrize(
+    ("text", "model", "reference", "sentence"),
+    [
+        ("", FISHER, "", "the table: the file is empty"),
+        ("m_a,x_a,m_b,x_b\n5,6,9,2\n", FISHER, "", "the table, line 2"),
+        ("m_a,x_a,m_b,x_b\n5,3,9,2\n", FISHER, "c", "is not a group"),
+        ("m_a,x_a,m_b,x_b\n5,3,9,2\n", "Poisson", "", "The model must be"),
+        (5, FISHER, "", "The table must be a text of at most 50,000 characters."),
+        ("x" * 50_001, FISHER, "", "The table must be a text of at most 50,000 characters."),
+    ],
+)
+def test_a_table_that_cannot_be_fitted_gets_a_sentence(
+    text: Any, model: str, reference: str, sentence: str
+) -> None:
+    shown = tab("table").show_fit(text, model, reference)
+    assert sentence in shown
+    assert "<img" not in shown

@@ -162,6 +162,49 @@ def test_a_threshold_shows_its_slider(page: Any) -> None:
     page.get_by_text("rank indicators carry the gradient").wait_for()
 
 
+def open_tab(page: Any, name: str) -> None:
+    page.get_by_role("tab", name=name).click()
+
+
+def test_subsets_follow_their_sliders(page: Any) -> None:
+    open_tab(page, "Subsets")
+    page.get_by_text("20 subsets in all.").wait_for()
+    slide(page, "d, items", times=2)
+    page.get_by_text("56 subsets in all.").wait_for()
+    page.get_by_label("range slider for log₂\N{NO-BREAK SPACE}ω₈", exact=True).wait_for(
+        state="visible"
+    )
+    slide(page, "k, items chosen", "End")
+    page.get_by_text("8 subsets in all.", exact=True).wait_for()
+    slide(page, "d, items", "Home")
+    page.get_by_text("7 of 2 items leave nothing to choose.").wait_for()
+
+
+def test_a_pasted_table_is_fitted_and_a_wrong_one_gets_a_sentence(page: Any) -> None:
+    open_tab(page, "Your table")
+    page.get_by_text("711 of 2,201 drawn").wait_for()
+    page.get_by_label("table of counts").fill("m_red,x_red,m_blue,x_blue\n5,3,9,2\n5,4,9,1\n")
+    page.get_by_label("reference group", exact=False).fill("blue")
+    page.get_by_role("button", name="Fit").click()
+    page.get_by_text("10 of 28 drawn, in 2 rows").wait_for()
+    page.get_by_label("table of counts").fill("m_red,x_red,m_blue,x_blue\n5,6,9,2\n")
+    page.get_by_role("button", name="Fit").click()
+    page.get_by_text("the table, line 2").wait_for()
+
+
+@pytest.mark.parametrize("tab", ["Subsets", "Your table"])
+@pytest.mark.parametrize("width", [1400, 390])
+def test_no_tab_is_wider_than_the_screen(page: Any, width: int, tab: str) -> None:
+    page.set_viewport_size({"width": width, "height": 844})
+    open_tab(page, tab)
+    page.locator(".chart img, .fit img").last.wait_for(state="visible")
+    page.wait_for_timeout(300)
+    page.screenshot(
+        path=SCREENSHOTS / f"{tab.lower().replace(' ', '-')}-{width}.png", full_page=True
+    )
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+
+
 @pytest.mark.parametrize("width", [1400, 390])
 def test_nothing_is_wider_than_the_screen(page: Any, width: int) -> None:
     page.set_viewport_size({"width": width, "height": 844})

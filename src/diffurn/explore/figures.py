@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 SUBSCRIPTS = "₁₂₃₄₅"
 GROUPS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9")
 MERGED, DRAWN, GREY = "#D55E00", "black", "#6E6E6E"
+LAWS = {"Fisher": "#0072B2", "Wallenius": "#E69F00"}
 # As on the page "Choosing an estimator": blue is the covariance, green the exact chain, vermilion
 # the merged chain.
 ESTIMATORS = {
@@ -78,6 +79,28 @@ def marginal(group: int, title: str, exact: Tensor, drawn: Tensor, merged: Tenso
     axes.set_xlim(-0.6, len(exact) - 0.4)
     axes.set_xticks(range(0, len(exact), 1 if len(exact) <= 12 else 2))
     axes.set_ylim(bottom=0)
+    return figure
+
+
+def inclusion(fisher: Tensor, wallenius: Tensor, shares: Tensor) -> Figure:
+    """P(item is chosen) by both laws as bars, and shares among draws as dots."""
+    figure, axes = _panel(4.6, 3.1, {"left": 0.12, "right": 0.985, "bottom": 0.15, "top": 0.97})
+    items = range(1, len(fisher) + 1)
+    axes.bar([item - 0.2 for item in items], fisher.tolist(), 0.38, color=LAWS["Fisher"])
+    axes.bar([item + 0.2 for item in items], wallenius.tolist(), 0.38, color=LAWS["Wallenius"])
+    axes.plot(
+        items,
+        shares.tolist(),
+        linestyle="",
+        marker="o",
+        markersize=4.5,
+        markerfacecolor="white",
+        markeredgecolor=DRAWN,
+    )
+    axes.set_xticks(items)
+    axes.set_ylim(0, 1.02)
+    axes.set_xlabel("item", size=9.5, labelpad=2)
+    axes.set_ylabel("P(item is chosen)", size=10, labelpad=3)
     return figure
 
 

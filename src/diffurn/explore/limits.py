@@ -87,6 +87,25 @@ class Choice(Generic[Kind]):
         return choice if isinstance(choice, str) else f"{choice:,}"
 
 
+@dataclass(frozen=True)
+class Words:
+    """A text up to a length.
+
+    Example:
+        >>> REFERENCE.checked(" mouse ")
+        'mouse'
+    """
+
+    name: str
+    longest: int
+
+    def checked(self, value: Any) -> str:
+        """The text without blanks around it; ValueError says what would be right."""
+        if not isinstance(value, str) or len(value) > self.longest:
+            raise ValueError(f"{self.name} must be a text of at most {self.longest:,} characters.")
+        return value.strip()
+
+
 FISHER, WALLENIUS = "Fisher", "Wallenius"
 COUNT, SQUARE, SPREAD, THRESHOLD, DIVERSITY = (
     "count",
@@ -113,3 +132,13 @@ FUNCTION = Choice("f(x)", (COUNT, SQUARE, SPREAD, THRESHOLD, DIVERSITY))
 GROUP = Whole("The group", 1, MOST_GROUPS)
 LEVEL = Whole("The threshold", 1, MOST_BALLS)
 TEMPERATURE = Real("τ", 0.05, 2.0, 0.05)
+
+# Subsets.
+MOST_ITEMS = 8
+ITEMS = Whole("The number of items", 2, MOST_ITEMS)
+CHOSEN = Whole("The number of chosen items", 1, MOST_ITEMS - 1)
+SCORES = tuple(Real(f"log₂ ω of item {j}", -5, 5, 0.1) for j in range(1, MOST_ITEMS + 1))
+
+# The reader's own table.
+TABLE = Words("The table", 50_000)
+REFERENCE = Words("The reference", 100)
