@@ -22,6 +22,7 @@ from diffurn import FisherHypergeometric, _dispatch
 from diffurn._fisher import moments, tilt
 from diffurn._fisher.sampling import rejection
 from diffurn._kernels import dispatch
+from diffurn._numerics import inversion
 from support.kernel_cases import (
     NATIVE,
     allowed_error,
@@ -425,6 +426,22 @@ def test_a_seed_decides_the_draws() -> None:
     assert urn.sample().equal(first)
     assert not first.equal(second)
     assert urn.sample().equal(second)
+
+
+@pytest.mark.parametrize("columns", [1, 2, 7, 64, 1001])
+def test_columns_are_found_as_by_comparing_all_of_them(columns: int) -> None:
+    mass = torch.rand(3, 4, columns)
+    mass[..., ::3] = 0.0
+    cumulative = mass.cumsum(-1)
+    for shape in ((), (50,)):
+        target = (1 - torch.rand(*shape, 3, 4)) * cumulative[..., -1]
+        target[..., 0, 0], target[..., 1, 0] = torch.nan, cumulative[1, 0, -1]
+        found = inversion.first_reached(cumulative, target)
+        assert found.dtype == torch.int64
+        wanted = inversion.first_reached.__wrapped__(cumulative, target)  # type: ignore[attr-defined]
+        assert found.equal(wanted)
+    transposed = cumulative.mT.contiguous().mT
+    assert inversion.first_reached(transposed, target).equal(wanted)
 
 
 def test_rows_of_equal_urns_are_drawn_independently() -> None:

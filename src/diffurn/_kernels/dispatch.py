@@ -133,7 +133,7 @@ def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     kernel = _native_kernels.get(function)
     if kernel is None:
         # Each registers its own kernels.
-        from diffurn._kernels.native import fisher, subsets, wallenius  # noqa: F401
+        from diffurn._kernels.native import fisher, sampling, subsets, wallenius  # noqa: F401
 
         kernel = _native_kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
     return kernel

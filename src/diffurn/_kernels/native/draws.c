@@ -52,3 +52,20 @@ EXPORT void draw_each(const double *log_weights, const double *group_sizes, cons
         for (int64_t j = 0; j < groups; j++) drawn[j] = NOT_A_NUMBER;
     }
 }
+
+/* The first column of cumulative masses that reaches a target; target i belongs to row i % rows. */
+EXPORT void first_reached(const double *cumulative, const double *targets, int64_t *places,
+                          int64_t columns, int64_t rows, int64_t first, int64_t last) {
+    for (int64_t i = first; i < last; i++) {
+        const double *row = cumulative + (i % rows) * columns;
+        double target = targets[i];
+        int64_t low = 0, length = columns;
+        while (length > 0) { /* entries before `low` are below the target */
+            int64_t half = length / 2;
+            int below = row[low + half] < target;
+            low += below ? half + 1 : 0;
+            length = below ? length - half - 1 : half;
+        }
+        places[i] = low;
+    }
+}

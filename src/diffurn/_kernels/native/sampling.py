@@ -8,10 +8,13 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher.sampling import rejection
+from diffurn._kernels.dispatch import replaces
 from diffurn._kernels.native.calls import Kernel
+from diffurn._numerics import inversion
 
 _draw_each = Kernel("draw_each", 5, numbers=5)
 _race_draws = Kernel("race_draws", 4, numbers=4)
+_first_reached = Kernel("first_reached", 3, numbers=2)
 # A draw from Wallenius' law costs as much as so many groups.
 _RACES = 16
 
@@ -54,3 +57,18 @@ def draw_by_race(
     numbers, work = (groups, urns, number, seed), _RACES * counts.numel()
     _race_draws(*operands, counts, numbers=numbers, rows=number * urns, work=work)
     return counts
+
+
+@replaces(inversion.first_reached, on="cpu")
+def first_reached(cumulative: Tensor, target: Tensor) -> Tensor:
+    columns, rows = cumulative.shape[-1], cumulative.shape[:-1].numel()
+    places = torch.empty(target.shape, dtype=torch.int64)
+    _first_reached(
+        cumulative.contiguous(),
+        target.contiguous(),
+        places,
+        numbers=(columns, rows),
+        rows=places.numel(),
+        work=places.numel() // 8,
+    )
+    return places
