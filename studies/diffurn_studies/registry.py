@@ -9,6 +9,7 @@ from diffurn_studies.harness.study import Study
 from diffurn_studies.ks import arms as ks_arms
 from diffurn_studies.minimal import arms as minimal_arms
 from diffurn_studies.pairs import arms as pairs_arms
+from diffurn_studies.partitions import arms as partitions_arms
 from diffurn_studies.subsets import arms as subsets_arms
 
 
@@ -48,6 +49,12 @@ def _subsets() -> Study:
     return study
 
 
+def _partitions() -> Study:
+    from diffurn_studies.partitions import study
+
+    return study
+
+
 STUDIES = {
     "ks": Entry(_ks, ks_arms),
     "minimal": Entry(_minimal, minimal_arms),
@@ -55,4 +62,5 @@ STUDIES = {
     "pairs": Entry(_pairs, pairs_arms),
     "clustering": Entry(_clustering, clustering_arms),
     "subsets": Entry(_subsets, subsets_arms),
+    "partitions": Entry(_partitions, partitions_arms),
 }

@@ -1,0 +1,1 @@
+"""Random partitions in models: variational clustering."""

@@ -1,0 +1,1 @@
+"""Arms of the study: ready-made options, one module each."""
