@@ -105,7 +105,7 @@ newcomer: dist ## try the wheel in an empty environment: alone, then with extras
 licences: .venv/.docs .venv/.release ## list the dependencies with their licences in THIRD_PARTY.md
 	$(BIN)/python tools/licences.py
 
-glance: ## write the tables of results in README, site and results/ again
+glance: ## write the tables of results in site and results/ again
 	$(PYTHON) tools/glance.py
 
 bench: $(INSTALLED) ## compare with peers and time every job; tables and figures in build/bench

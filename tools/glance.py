@@ -1,4 +1,4 @@
-"""Writes the paper's claims with verdicts into README.md and the pages of the site, from
+"""Writes the paper's claims with verdicts into the pages of the site and results/, from
 `results/*/tables.json`. Run by `make glance`.
 """
 
@@ -245,46 +245,7 @@ def claims(prefix: str = "") -> str:
     return f"\n{head}{''.join(lines)}\n"
 
 
-def summary() -> str:
-    """The README's table: one row for each study, in a few words."""
-    tests = rows("ks", "Kolmogorov-Smirnov tests, ω₂ varied")
-    paper, merged = (
-        only(tests, comparison=text)
-        for text in ("merged chain against SciPy", "merged chain against Fisher")
-    )
-    errors = [
-        row["largest error"] for row in rows("minimal", TRAINED) if row["data"] == "Fisher's law"
-    ]
-    ways = rows("categorical", "Unconstrained categoricals in place of an urn")
-    categorical, urn = (
-        only(ways, way=text)["invalid among draws"]
-        for text in ("three categoricals in parallel", "the urn, exact")
-    )
-    written, best = (
-        over_all(judged(run, ESTIMATE)).replace("<", "against") for run in (PAPERS, BETTER)
-    )
-    found = rows("clustering-counts", "Clustering: three priors over the assignments")
-    ours, theirs = (
-        " / ".join(row[name].split(" ±")[0] for row in found) for name in ("accuracy (%)", "paper")
-    )
-    lines = [
-        (
-            "ks",
-            f"{paper['paper']} of {paper['tests']} tests rejected",
-            f"{paper['rejected, corrected']}; against Fisher's distribution "
-            f"{merged['rejected, corrected']}",
-        ),
-        ("minimal", "learns ω", f"error of log ω: {errors[0]}; with the paper's chain {errors[2]}"),
-        ("categorical", "not measured", f"invalid draws: {categorical}; of an urn {urn}"),
-        ("pairs", "MSE below baselines'", f"{written}; {best} with better settings"),
-        ("clustering", f"accuracy {theirs} %", f"{ours} %"),
-    ]
-    head = "| `diffurn reproduce` | the paper | here |\n|---|---|---|\n"
-    return f"\n{head}" + "".join(f"| `{name}` | {a} | {b} |\n" for name, a, b in lines) + "\n"
-
-
 TABLES = {
-    ROOT / "README.md": summary,
     ROOT / "docs" / "reproducing.md": claims,
     ROOT / "docs" / "pairs.md": lambda: claims("pairs") + by_run().lstrip(),
     ROOT / "docs" / "clustering.md": lambda: claims("clustering"),
