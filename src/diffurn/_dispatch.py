@@ -177,10 +177,10 @@ _DRAWS_OF_A_TABLE = 600
 _DRAWS_OF_ALL_STATES = 500
 # Beside C kernels, which draw faster than they integrate, a probability costs as much as ten draws.
 _DRAWS_OF_A_PROBABILITY_BY_KERNELS = 10
-# C kernels integrate the moments of an urn in the time in which PyTorch launches the operations of
-# so many draws of dynamic programming, or in which those do so much work.
-_LAUNCHES_OF_A_MOMENT = 16
-_WORK_OF_A_MOMENT = 40_000
+# C kernels integrate the mean of an urn in the time in which PyTorch launches the operations of so
+# many draws of dynamic programming, or in which those do so much work.
+_LAUNCHES_OF_A_MEAN = 5
+_WORK_OF_A_MEAN = 40_000
 
 
 def wallenius(urn: Urn) -> Integral:
@@ -214,8 +214,9 @@ def _are_deep_enough(law: Integral) -> bool:
 
 
 def wallenius_for_moments(urn: Urn) -> Integral:
+    """For moments of all orders: dynamic programming keeps the digits of the smallest variance."""
     law, states = wallenius(urn), _states(urn)
-    if states is None or _moments_by_kernels_pay(urn, states):
+    if states is None:
         return law
     # Derivatives of dynamic programming hold squares of weights, which must not overflow.
     if asks_for_derivative(urn._given) or is_transforming():
@@ -227,19 +228,22 @@ def wallenius_for_moments(urn: Urn) -> Integral:
     return Sequential.of(law, states)
 
 
-def _moments_by_kernels_pay(urn: Urn, states: States) -> bool:
-    if urn.draws.device.type != "cpu" or not can_call():
-        return False
-    urns = urn.batch_shape.numel()
-    launches, work = states.draws / _LAUNCHES_OF_A_MOMENT, states.work / _WORK_OF_A_MOMENT
-    return urns <= launches + work * urns
+def wallenius_for_means(urn: Urn) -> Integral:
+    """For means and their derivatives."""
+    states = _states(urn)
+    if states is not None and urn.draws.device.type == "cpu" and can_call():
+        urns = urn.batch_shape.numel()
+        launches, work = states.draws / _LAUNCHES_OF_A_MEAN, states.work / _WORK_OF_A_MEAN
+        if urns <= launches + work * urns:
+            return wallenius(urn)
+    return wallenius_for_moments(urn)
 
 
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     """For so many draws of each urn."""
     if num_samples < _DRAWS_OF_A_TABLE and has_single_balls(urn):
         return wallenius_of_single_balls(urn)
-    law = wallenius_for_moments(urn)
+    law = wallenius_for_means(urn)
     if urn.batch_shape.numel() != 1 or not can_check():
         return law
     if urn._facts() is None and not bool(urn._is_valid()):

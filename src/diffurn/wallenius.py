@@ -93,7 +93,7 @@ class WalleniusHypergeometric(Urn):
     @property
     def mean(self) -> Tensor:
         """E[x], shape (..., c)."""
-        return self._or_nan(_dispatch.wallenius_for_moments(self).mean(), event_dims=1)
+        return self._or_nan(_dispatch.wallenius_for_means(self).mean(), event_dims=1)
 
     @property
     def variance(self) -> Tensor:
