@@ -106,6 +106,7 @@ PUBLIC = (
     "diffurn.data",
     "diffurn.estimators",
     "diffurn.inference",
+    "diffurn.jax",
     "diffurn.nn",
     *DISTRIBUTIONS[:3],
 )

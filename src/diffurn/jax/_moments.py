@@ -66,6 +66,19 @@ def mean(log_weights: Array, group_sizes: Array, draws: Array) -> Array:
     return tilted_mean(tilted(log_weights, group_sizes, draws), group_sizes, draws)
 
 
+@jax.custom_jvp
+def with_slope_of_mean(
+    log_weights: Array, group_sizes: Array, draws: Array, counts: Array
+) -> Array:
+    """The given counts, with the derivative of the mean in the log-weights."""
+    return counts
+
+
+@with_slope_of_mean.defjvp
+def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
+    return with_slope_of_mean(*primals), covariance_product(*primals[:3], tangents[0])
+
+
 # --------------------------------------------------------------------------------------------------
 # Probabilities
 # --------------------------------------------------------------------------------------------------

@@ -30,8 +30,8 @@ def sum_of_others(values: Array) -> Array:
     """Σ_{j≠i} values_j over the groups, dimension 0, without subtractions."""
     groups = len(values)
     if groups <= FEW_GROUPS:
-        own = jnp.eye(groups, dtype=bool)[(...,) + (None,) * (values.ndim - 1)]
-        return jnp.where(own, 0.0, values).sum(1)
+        others = 1 - jnp.eye(groups, dtype=values.dtype)
+        return jnp.matmul(others, values, precision=lax.Precision.HIGHEST)
     nothing = jnp.zeros_like(values[:1])
     before = jnp.cumsum(jnp.concatenate([nothing, values[:-1]]), 0)
     after = jnp.cumsum(jnp.concatenate([nothing, values[::-1][:-1]]), 0)[::-1]

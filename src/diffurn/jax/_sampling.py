@@ -24,8 +24,9 @@ _FEWEST_EXPECTED = 10.0
 _MOST_INVERTED = 100
 # A count is accepted with a probability above ¾, so this many steps for each round suffice.
 _STEPS_PER_ROUND = 4
-# So many rows are drawn side by side, or a part of many rows.
-_FEWEST_LANES = 4096
+# So many rows are drawn side by side, or a part of many rows. Fewer lanes wait less for the row
+# that takes longest.
+_FEWEST_LANES = 256
 _ROWS_OF_A_LANE = 16
 
 

@@ -32,6 +32,7 @@ _LOG_NORMALIZER = _batched(_moments.log_normalizer, "(c),(c),()->()")
 _MEAN = _batched(_moments.mean, "(c),(c),()->(c)")
 _VARIANCE = _batched(_moments.variance, "(c),(c),()->(c)")
 _COVARIANCE = _batched(_moments.covariance, "(c),(c),()->(c,c)")
+_WITH_SLOPE = _batched(_moments.with_slope_of_mean, "(c),(c),(),(c)->(c)")
 _ENTROPY = _batched(_moments.entropy, "(c),(c),()->()")
 
 
@@ -357,8 +358,8 @@ def straight_through(
         >>> [round(float(slope), 4) for slope in jax.grad(first)(jnp.zeros(3))]
         [0.5966, -0.3314, -0.2652]
     """
-    mean: Array = urn.mean
-    return urn.sample(key, sample_shape) + (mean - lax.stop_gradient(mean))
+    counts: Array = _WITH_SLOPE(*urn._operands(), urn.sample(key, sample_shape))
+    return counts.astype(urn.dtype)
 
 
 def _shown(values: Any) -> str:
