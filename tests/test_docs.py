@@ -6,6 +6,7 @@ import ast
 import builtins
 import contextlib
 import importlib
+import importlib.util
 import io
 import re
 from pathlib import Path
@@ -26,8 +27,10 @@ LINK = re.compile(r"!?\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 HEADING = re.compile(r"^#{1,3} (?P<text>.+)$", re.MULTILINE)
 TARGET = re.compile(r"^\((?P<name>[\w-]+)\)=$", re.MULTILINE)
 INCLUDED = re.compile(r"^```\{include\} (?P<path>\S+)$", re.MULTILINE)
+# Pages whose examples need a package of an extra.
+NEEDS = {"jax": "numpyro"}
 # Pages whose examples take more than a few seconds.
-SLOW = {"models"}
+SLOW = {"jax", "models"}
 
 
 def anchors(page: Path) -> set[str]:
@@ -84,6 +87,9 @@ def executed() -> list[Any]:
 
 @pytest.mark.parametrize("page", executed())
 def test_examples_run(page: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = NEEDS.get(page.stem)
+    if needed and not importlib.util.find_spec(needed):
+        pytest.skip(f"{needed} is not installed: pip install 'diffurn[{page.stem}]'")
     monkeypatch.chdir(DOCS)
     monkeypatch.syspath_prepend(str(DOCS))
     torch.set_default_dtype(torch.float32)  # as its readers run them

@@ -335,6 +335,10 @@ class FisherHypergeometric(Distribution):  # type: ignore[misc]
         counts = draw(key, log_odds, sizes, draws.reshape(-1), math.prod(sample_shape))
         return counts.reshape(self.shape(sample_shape)).astype(self.dtype)
 
+    @jax.jit
+    def _with_slope_of_mean(self, counts: Array) -> Array:
+        return _WITH_SLOPE(*self._operands(), counts).astype(self.dtype)
+
     def _check_dtype_holds_draws(self) -> None:
         exact = min(jnp.finfo(self.dtype).nmant, jnp.finfo(self.draws.dtype).nmant) + 1
         draws = _checks.known(self.draws)
@@ -358,8 +362,8 @@ def straight_through(
         >>> [round(float(slope), 4) for slope in jax.grad(first)(jnp.zeros(3))]
         [0.5966, -0.3314, -0.2652]
     """
-    counts: Array = _WITH_SLOPE(*urn._operands(), urn.sample(key, sample_shape))
-    return counts.astype(urn.dtype)
+    counts: Array = urn._with_slope_of_mean(urn.sample(key, sample_shape))
+    return counts
 
 
 def _shown(values: Any) -> str:
