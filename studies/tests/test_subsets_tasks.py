@@ -15,6 +15,7 @@ from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from diffurn_studies.harness.records import RunError
 from diffurn_studies.harness.runner import run
+from diffurn_studies.harness.study import Results
 from diffurn_studies.registry import STUDIES
 from diffurn_studies.subsets import kuramoto, training, training_tables
 from diffurn_studies.subsets import study as subsets
@@ -212,6 +213,28 @@ def test_a_run_chooses_rates_and_makes_tables(tmp_path: Path) -> None:
     assert told[0].startswith("Smallest test loss of the field: Gumbel top-k")
     assert told[2].endswith("the difference is of too few seeds to be judged.")
     assert "times as long as one by Gumbel top-k" in told[-1]
+
+
+def test_the_discrete_vae_has_the_published_loss_beside_it() -> None:
+    """From records written by hand; a loss that is not finite is a dash."""
+    options = replace(
+        STUDIES["subsets"].options("discrete-vae"), contenders=("covariance",), seeds=1
+    )
+    seed = {
+        "test": {"loss": None, "loss by the mode": 171.0},
+        "variance at the start": 0.5,
+        "variance at the end": None,
+    }
+    records = {"covariance-seed0": seed, "speed": {"milliseconds": {"covariance": 1.5}}}
+    table = training_tables.contenders(Results("subsets", options, {}, records))
+    assert table.rows == [
+        ["exact covariance (SIMPLE, its paper)", None, "171.00", "0.5", None, "1.50"]
+    ]
+    assert any("170.6" in note for note in table.notes)
+    digits = STUDIES["subsets"].options("subset-vae-digits")
+    digits = replace(digits, contenders=("covariance",), seeds=1)
+    other = training_tables.contenders(Results("subsets", digits, {}, records))
+    assert not any("170.6" in note for note in other.notes)
 
 
 def test_a_missing_choice_is_explained(tmp_path: Path) -> None:
