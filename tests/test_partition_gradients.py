@@ -287,3 +287,59 @@ def test_urns_refuse_estimators_of_partitions() -> None:
 def test_bad_options_are_explained(options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=f"{next(iter(options))} is "):
         TwoStageGumbel(**options)
+
+
+# --------------------------------------------------------------------------------------------------
+# Transforms
+# --------------------------------------------------------------------------------------------------
+
+
+def test_probabilities_can_be_mapped_and_differentiated_by_transforms() -> None:
+    scores, weights = torch.randn(3, 5), torch.randn(3, 2)
+    labels = RandomPartition(scores, weights).sample()
+
+    def log_prob(s: Tensor, w: Tensor, y: Tensor) -> Tensor:
+        return RandomPartition(s, w, validate_args=False).log_prob(y)
+
+    found = torch.func.vmap(torch.func.grad(log_prob))(scores, weights, labels)
+    leaf = scores.clone().requires_grad_()
+    (expected,) = torch.autograd.grad(log_prob(leaf, weights, labels).sum(), leaf)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-12)
+
+
+# torch's own compiler makes an object of an autograd function.
+compiling = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
+
+
+@pytest.mark.slow
+@compiling
+@pytest.mark.parametrize(
+    "estimator", [ConditionalST(), TwoStageGumbel(0.5), CovarianceST()], ids=repr
+)
+def test_draws_compile_without_a_graph_break(estimator: Estimator) -> None:
+    scores, weights = (torch.randn(size, requires_grad=True) for size in ((2, 5), (2, 3)))
+
+    def draw(s: Tensor, w: Tensor) -> Tensor:
+        partition = RandomPartition(s, w, estimator=estimator, validate_args=False)
+        return partition.rsample((4,))
+
+    drawn = torch.compile(draw, fullgraph=True, backend="aot_eager")(scores, weights)
+    torch.testing.assert_close(drawn.sum(-1), torch.ones(4, 2, 5))
+    for gradient in torch.autograd.grad((drawn * torch.randn(5, 3)).sum(), (scores, weights)):
+        assert gradient.isfinite().all()
+        assert (gradient != 0).any()
+
+
+@pytest.mark.slow
+@compiling
+def test_probabilities_compile_without_a_graph_break() -> None:
+    scores, weights = torch.randn(2, 5), torch.randn(2, 3)
+    labels = RandomPartition(scores, weights).sample()
+
+    def log_prob(s: Tensor, w: Tensor) -> Tensor:
+        return RandomPartition(s, w, validate_args=False).log_prob(labels)
+
+    compiled = torch.compile(log_prob, fullgraph=True, backend="aot_eager")
+    torch.testing.assert_close(
+        compiled(scores, weights), log_prob(scores, weights), rtol=1e-10, atol=1e-10
+    )

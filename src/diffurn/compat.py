@@ -313,7 +313,11 @@ class RandPart(nn.Module):
         scores = log_scores.double().expand(labels.shape)
         exact = log_prob_of_items(scores, labels, sizes_of(labels, filled_ohts.shape[1]))
         through = PL(log_scores.detach(), None).log_prob(permutation)
-        return permutation, partition, straight_through(_scalar_of_one(exact), through)
+        return (
+            permutation,
+            partition,
+            straight_through(_scalar_of_one(exact.detach()), _scalar_of_one(exact) + through),
+        )
 
     def get_log_prob_mvhg(
         self, log_omega: Tensor, x_hat: Tensor | Sequence[Tensor], y_hat: Any = None

@@ -136,12 +136,14 @@ class RandomPartition(Distribution):
             possible = torch.where(weights > -torch.inf, sizes, 0).sum(-1)
             rule = "it must be at least the number of items"
             require("group_sizes.sum(-1)", possible, possible >= items, rule)
-        items = items.expand(batch_shape)
-        weights = weights.expand(*batch_shape, -1)
+        self.log_weights = weights.expand(*batch_shape, -1)
+        urn: tuple[Any, Any] = sizes, items.expand(batch_shape)
+        if mask is None:  # numbers need not be read from a GPU, nor by compiled code
+            number = scores.shape[-1]
+            urn = [number] * subsets if group_sizes is None else group_sizes, number
         self._urn = FisherHypergeometric(
-            sizes, items, log_weights=weights.double(), validate_args=validate
+            *urn, log_weights=self.log_weights.double(), validate_args=validate
         )
-        self.log_weights = weights
         self.estimator = ConditionalST() if estimator is None else _checked(estimator)
 
     @property
@@ -202,10 +204,11 @@ class RandomPartition(Distribution):
         return self._law(1).mean().to(self.dtype)
 
     def _law(self, num_samples: int) -> PartitionLaw:
-        urn = self._urn
-        needs_chain = self.estimator.needs_conditionals
-        law = (urn._law_for_chains if needs_chain else urn._law_for_draws)(num_samples)
-        return PartitionLaw(self._finite_scores(), self.mask, urn._operands(), law)
+        if self.estimator.needs_conditionals:
+            law = self._urn._law_for_chains(num_samples)
+        else:
+            law = self._urn._law_for_draws(num_samples)
+        return PartitionLaw(self._finite_scores(), self.mask, self._urn._operands(), law)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Exact draws: the subset of each item, int64, and -1 for missing items."""

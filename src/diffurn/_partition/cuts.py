@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher.tilt import log_tilt
-from diffurn._numerics.autograd import straight_through
 from diffurn._numerics.tracing import can_check
 from diffurn._wallenius.single_balls import SingleBalls
 
@@ -110,7 +109,7 @@ def in_subset(before: Tensor, mask: Tensor) -> Tensor:
 
 
 def given_others(log_scores: Tensor, log_times: Tensor, ranks: Tensor, cuts: Tensor) -> Tensor:
-    """Whether items come before a cut, ``(..., n)``, with the gradients of P(that | the others).
+    """P(item i is among the first j of the order | the times of all other items), ``(..., n)``.
 
     Item i arrives after an exponential time of rate e^{s_i}. Given the times of all others, it is
     among the first j if it arrives before the j-th of them, at a time τ. That has the probability
@@ -125,12 +124,12 @@ def given_others(log_scores: Tensor, log_times: Tensor, ranks: Tensor, cuts: Ten
         cuts: j, ``(...)``.
     """
     j = cuts.unsqueeze(-1)
-    hard = ranks < j
-    place = torch.where(hard, j, j - 1).long()  # of the j-th item, without item i
-    n = ranks.shape[-1]
+    first = ranks < j
+    place = torch.where(first, j, j - 1).long()  # of the j-th item, without item i
     exists = log_times < torch.inf
     varies = exists & (place >= 0) & (place < exists.sum(-1, keepdim=True))
     in_order = torch.where(exists, log_times, 0.0).gather(-1, ranks.argsort(-1))
-    log_tau = in_order.expand(place.shape).gather(-1, place.clamp(0, n - 1))
+    log_tau = in_order.expand(place.shape).gather(-1, place.clamp(0, ranks.shape[-1] - 1))
     log_y = torch.where(varies, log_scores + log_tau, 0.0)
-    return straight_through(hard.to(log_y.dtype), -torch.expm1(-log_y.clamp(max=700.0).exp()))
+    probability = -torch.expm1(-log_y.clamp(max=700.0).exp())
+    return torch.where(varies, probability, first.to(log_y.dtype))

@@ -37,7 +37,6 @@ class PartitionLaw:
     def subsets(self) -> int:
         return self.urn[0].shape[-1]
 
-    @torch.no_grad()
     def draw(self, num_samples: int) -> tuple[Tensor, Tensor, Tensor]:
         """Sizes ``(num_samples, ..., K)``, log times of arrival ``(num_samples, ..., n)``, and the
         places of the items in the order of these times.
@@ -45,11 +44,12 @@ class PartitionLaw:
         An item of weight e^s arrives after an exponential time of that rate; a missing one never
         does.
         """
-        sizes = self.of_sizes.sample(num_samples, torch.float64)
-        shape = num_samples, *self.log_scores.shape
-        noise = torch.empty(shape, dtype=sizes.dtype, device=sizes.device).exponential_().log_()
-        log_times = torch.where(self.mask, noise - self.log_scores, torch.inf)
-        return sizes, log_times, log_times.argsort(-1).argsort(-1)
+        with torch.no_grad():
+            sizes = self.of_sizes.sample(num_samples, torch.float64)
+            noise = torch.empty_like(self.log_scores.expand(num_samples, *self.log_scores.shape))
+            log_times = noise.exponential_().log_() - self.log_scores
+            log_times = torch.where(self.mask, log_times, torch.inf)
+            return sizes, log_times, log_times.argsort(-1).argsort(-1)
 
     def labels(self, num_samples: int) -> Tensor:
         """The subset of each item, int64; -1 for missing ones."""
@@ -83,10 +83,12 @@ class PartitionLaw:
             return in_subset(log_times.unsqueeze(-1)[..., :0], self.mask)
         cuts = sizes.cumsum(-1)[..., :-1]  # (S, ..., K - 1)
         log_times = log_times + (self.log_scores.detach() - self.log_scores)
+        places = ranks.unsqueeze(-2)
         by_scores = given_others(
-            self.log_scores.unsqueeze(-2), log_times.unsqueeze(-2), ranks.unsqueeze(-2), cuts
+            self.log_scores.unsqueeze(-2), log_times.unsqueeze(-2), places, cuts
         )
         behind = self.cuts().flip(-1).cumsum(-1).flip(-1)[..., 1:]  # P(C_k > place)
-        places = ranks.unsqueeze(-2).expand(by_scores.shape)
-        by_weights = behind.expand(*by_scores.shape[:-1], self.items).gather(-1, places)
-        return in_subset(straight_through(by_scores, by_weights).mT, self.mask)
+        before = places.expand(by_scores.shape)
+        by_weights = behind.expand(*by_scores.shape[:-1], self.items).gather(-1, before)
+        hard = (places < cuts.unsqueeze(-1)).to(by_scores.dtype)
+        return in_subset(straight_through(hard, by_scores + by_weights).mT, self.mask)
