@@ -76,7 +76,9 @@ def with_slope_of_mean(
 
 @with_slope_of_mean.defjvp
 def _(primals: tuple[Array, ...], tangents: tuple[Array, ...]) -> tuple[Array, Array]:
-    return with_slope_of_mean(*primals), covariance_product(*primals[:3], tangents[0])
+    log_weights, group_sizes, draws, _ = primals
+    slope = covariance_product(log_weights, group_sizes, draws, tangents[0])
+    return with_slope_of_mean(*primals), slope
 
 
 # --------------------------------------------------------------------------------------------------
