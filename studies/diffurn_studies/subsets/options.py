@@ -123,7 +123,8 @@ class TrainingOptions:
             latents=latents,
             dataset="digits",
             steps=2_000,
-            tuning_steps=500,
+            tuning_steps=2_000,
+            tuning_seeds=2,
             rates=(1e-3, 3e-3, 1e-2),
             hidden=(128, 64),
         )

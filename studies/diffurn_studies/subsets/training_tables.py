@@ -171,8 +171,8 @@ def choices(results: Results) -> Table:
     rates = ", ".join(f"{rate:g}" for rate in options.rates)
     temperatures = ", ".join(f"{temperature:g}" for temperature in options.temperatures)
     notes = [
-        f"By the mean validation loss of {options.tuning_seeds} other seeds after "
-        f"{options.tuning_steps:,} steps; rates {rates}; temperatures {temperatures}."
+        f"By the mean validation loss after {options.tuning_steps:,} steps; other seeds: "
+        f"{options.tuning_seeds}; rates: {rates}; temperatures: {temperatures}."
     ]
     columns = ["contender", "rate", "temperature", "tried"]
     return Table(f"{title_of(results)}: choices", columns, rows, notes)

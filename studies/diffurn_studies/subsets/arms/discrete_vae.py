@@ -8,6 +8,6 @@ OPTIONS = TrainingOptions(
     latents=20,
     batch_size=100,
     steps=50_000,
-    tuning_steps=5_000,
+    tuning_steps=10_000,
     rates=(1e-4, 3e-4, 1e-3),
 )

@@ -6,6 +6,6 @@ OPTIONS = TrainingOptions(
     task="neighbours",
     k=10,
     steps=50_000,
-    tuning_steps=5_000,
+    tuning_steps=10_000,
     rates=(1e-4, 3e-4, 1e-3),
 )
