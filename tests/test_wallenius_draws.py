@@ -87,7 +87,7 @@ def test_the_number_of_draws_decides_the_sampler(device: torch.device) -> None:
         law = _dispatch.wallenius_for_draws(urn, number)
         return type(law), law.most_draws
 
-    assert chosen(few, 3000)[0] is chosen(unread, 3000)[0] is OutcomeTable
+    assert chosen(few, 30_000)[0] is chosen(unread, 30_000)[0] is OutcomeTable
     assert chosen(few.expand([2]), 3000) == (Sequential, 6)  # ball by ball
     assert chosen(few, 100)[1] == 6
     assert chosen(many, 3000) == chosen(unread, 100) == (Integral, None)  # by a race

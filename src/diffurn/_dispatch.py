@@ -175,8 +175,11 @@ _BALLS_ONE_BY_ONE = 64
 _DRAWS_OF_A_PROBABILITY = 2
 _DRAWS_OF_A_TABLE = 600
 _DRAWS_OF_ALL_STATES = 500
-# Beside C kernels, which draw faster than they integrate, a probability costs as much as ten draws.
+# Beside C kernels, a probability costs as much as ten draws of so many balls or more, and setting
+# up as much as a thousand. Draws of fewer balls take less time.
 _DRAWS_OF_A_PROBABILITY_BY_KERNELS = 10
+_DRAWS_OF_A_TABLE_BY_KERNELS = 1000
+_BALLS_OF_A_DRAW = 32
 # C kernels integrate the mean of an urn in the time in which PyTorch launches the operations of so
 # many draws of dynamic programming, or in which those do so much work.
 _LAUNCHES_OF_A_MEAN = 5
@@ -248,14 +251,17 @@ def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
         return law
     if urn._facts() is None and not bool(urn._is_valid()):
         return law
-    states, of_a_probability = _states(urn), _DRAWS_OF_A_PROBABILITY
+    states = _states(urn)
     if urn.draws.device.type == "cpu" and can_call():
-        of_a_probability = _DRAWS_OF_A_PROBABILITY_BY_KERNELS
+        long_draws = num_samples * min(1.0, float(law.draws) / _BALLS_OF_A_DRAW)
+        affordable = int(long_draws - _DRAWS_OF_A_TABLE_BY_KERNELS)
+        affordable //= _DRAWS_OF_A_PROBABILITY_BY_KERNELS
     elif states is not None:
         if num_samples < _DRAWS_OF_ALL_STATES:
             return law
         return OutcomeTable.of_states(Sequential.of(law, states), law)
-    affordable = (num_samples - _DRAWS_OF_A_TABLE) // of_a_probability
+    else:
+        affordable = (num_samples - _DRAWS_OF_A_TABLE) // _DRAWS_OF_A_PROBABILITY
     if affordable < 1:
         return law
     sizes = [int(size) for size in law.group_sizes.flatten().tolist()]
