@@ -414,3 +414,10 @@ def test_a_partition_of_nothing_is_certain() -> None:
     assert hidden.log_prob([-1, -1]) == 0
     assert hidden.mode.tolist() == [-1, -1]
     assert (hidden.inclusion() == 0).all()
+
+
+@pytest.mark.parametrize("name", ["mean", "variance", "entropy"])
+def test_labels_without_moments_say_which_method_has_them(name: str) -> None:
+    partition = partition_of("three subsets")
+    with pytest.raises(NotImplementedError, match=r"use (inclusion|estimate_entropy)\(\)"):
+        partition.entropy() if name == "entropy" else getattr(partition, name)

@@ -18,7 +18,7 @@ from torch.distributions import Distribution, Independent, kl_divergence
 from torch.func import vmap
 
 import diffurn
-from diffurn import FisherHypergeometric, WalleniusHypergeometric
+from diffurn import FisherHypergeometric, RandomPartition, WalleniusHypergeometric
 from diffurn._numerics.batching import in_chunks
 from support.distributions import assert_dtype
 
@@ -39,8 +39,9 @@ class Example:
 
 
 EXAMPLES = (Example(FisherHypergeometric),)
-# It has no normaliser; its contract is in test_wallenius_contract.py and test_wallenius_sums.py.
-ELSEWHERE = {WalleniusHypergeometric}
+# Wallenius' law has no normaliser; its contract is in test_wallenius_contract.py and
+# test_wallenius_sums.py. That of a partition, which is no urn, is in test_partitions.py.
+ELSEWHERE = {WalleniusHypergeometric, RandomPartition}
 every_distribution = pytest.mark.parametrize("example", EXAMPLES, ids=str)
 
 

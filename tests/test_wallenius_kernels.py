@@ -125,6 +125,22 @@ def test_certain_states_have_probability_one_and_no_score() -> None:
     assert not kernels.score(log_weights, sizes, counts).any()
 
 
+def test_an_early_group_costs_no_digits_whatever_its_weight() -> None:
+    # The last group is drawn before the others, by far. So the others are an urn of their own.
+    sizes = torch.tensor([50.0, 70.0, 4_302_280.0])
+    counts, weights = torch.tensor([20.0, 40.0, 4_302_280.0]), torch.tensor([0.3, -0.4, 0.0])
+    alone = kernels.log_prob(weights[:2], sizes[:2], counts[:2])
+    score = kernels.score(weights[:2], sizes[:2], counts[:2])
+    for gap in (100.0, 650.0, 720.0, 960.0, 1e4, 1e300):
+        apart = weights + torch.tensor([0.0, 0.0, gap])
+        torch.testing.assert_close(
+            kernels.log_prob(apart, sizes, counts), alone, rtol=1e-11, atol=1e-11
+        )
+        torch.testing.assert_close(
+            kernels.score(apart, sizes, counts)[:2], score, rtol=1e-9, atol=1e-9
+        )
+
+
 def test_nan_stays_in_its_row() -> None:
     log_weights = torch.zeros(3, 3)
     log_weights[1, 2] = torch.nan

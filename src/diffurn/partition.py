@@ -276,6 +276,23 @@ class RandomPartition(Distribution):
         right = torch.where(self.mask, (labels >= 0) & (labels < self.subsets), labels == -1)
         return right.all(-1) & (sizes <= self.group_sizes).all(-1)
 
+    @property
+    def mean(self) -> Tensor:
+        raise NotImplementedError(
+            "labels of subsets have no mean; use inclusion() for the items and sizes.mean"
+        )
+
+    @property
+    def variance(self) -> Tensor:
+        raise NotImplementedError(
+            "labels of subsets have no variance; use inclusion() for the items and sizes.variance"
+        )
+
+    def entropy(self) -> Tensor:
+        raise NotImplementedError(
+            "the entropy of a random partition has no closed form; use estimate_entropy()"
+        )
+
     def estimate_entropy(self, num_samples: int = 1000) -> Estimate:
         """-E[log P] in nats by Monte Carlo, from exact log-probabilities of exact draws.
 

@@ -80,7 +80,8 @@ static void find_peak(State *state) {
             vec y = arrived(load(state->log_weights + j) + u);
             vec b = saturation(y), x = load(state->counts + j);
             full += x * b;
-            fall += x * b * larger(y + b - 1.0, all(0.0));
+            vec within = smaller(y, all(LOG_LARGEST)); /* for which b is computed */
+            fall += x * b * larger(within + b - 1.0, all(0.0));
         }
         double target = 1.0 + sum(full), slope = sum(fall);
         double excess = u + state->log_rate - log_of(target);
