@@ -180,7 +180,8 @@ def _read(value: Any) -> _Numbers | None:
         return _read_list(value)
     if not can_read(value) or math.prod(value.shape) > _MOST_NUMBERS:
         return None
-    return _checked(tuple(value.shape), value.reshape(-1).tolist())
+    entries = value.tolist() if len(value.shape) == 1 else value.reshape(-1).tolist()
+    return _checked(tuple(value.shape), entries)
 
 
 def _read_list(value: Sequence[Any]) -> _Numbers | None:
@@ -199,11 +200,17 @@ def _read_list(value: Sequence[Any]) -> _Numbers | None:
 
 
 def _checked(shape: tuple[int, ...], entries: Sequence[Any]) -> _Numbers | None:
+    if not torch.compiler.is_compiling() and {*map(type, entries)} == {int}:
+        return _Numbers(shape, list(entries)) if _are_in_range(entries) else None
     whole = []
     for entry in entries:
         if isinstance(entry, bool) or not isinstance(entry, (int, float)):
             return None
-        if not 0 <= entry <= 2**53 or entry != int(entry):
+        if not _are_in_range([entry]) or entry != int(entry):
             return None
         whole.append(len(range(int(entry))))  # makes torch.compile specialise on the number
     return _Numbers(shape, whole)
+
+
+def _are_in_range(entries: Sequence[float]) -> bool:
+    return min(entries) >= 0 and max(entries) <= 2**53

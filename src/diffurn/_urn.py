@@ -122,13 +122,12 @@ class Urn(Distribution):
             self._most_draws = None
             sizes = as_integer_tensor("group_sizes", group_sizes, device, check)
             return sizes, as_integer_tensor("draws", draws, device, check)
-        distinct = plain.group_sizes[:1] if plain.equal_rows else plain.group_sizes
-        rows, number = (
-            torch.tensor(distinct, device=device).expand(len(plain.group_sizes), -1),
-            torch.tensor(plain.draws, device=device),
-        )
         if not plain.shape:
-            return rows[0], number[0]
+            sizes = torch.tensor(plain.group_sizes[0], device=device)
+            return sizes, torch.scalar_tensor(plain.draws[0], dtype=torch.int64, device=device)
+        distinct = plain.group_sizes[:1] if plain.equal_rows else plain.group_sizes
+        rows = torch.tensor(distinct, device=device).expand(len(plain.group_sizes), -1)
+        number = torch.tensor(plain.draws, device=device)
         return rows.reshape(*plain.shape, -1), number.reshape(plain.shape)
 
     def _checked_estimator(self, estimator: Any) -> Estimator | None:
@@ -180,9 +179,10 @@ class Urn(Distribution):
 
     def _has_single_balls(self) -> bool:
         """Whether it was given as numbers, and not changed in place, that all m_j ≤ 1."""
+        if not self._single_balls:
+            return False
         versions, known = self._versions(), self._known_versions
-        unchanged = versions is None or known is None or versions[0] == known[0]
-        return self._single_balls and unchanged
+        return versions is None or known is None or versions[0] == known[0]
 
     def _facts(self) -> _Facts | None:
         """Facts about valid arguments; None if they were not checked, or changed in place since."""
@@ -493,7 +493,7 @@ class Urn(Distribution):
         if not (self._validate_args and can_check()):
             return x, False
         counts = x.detach()
-        if bool(are_outcomes(counts, self.group_sizes.double(), self.draws.double()).all()):
+        if are_outcomes(counts, self.group_sizes.double(), self.draws.double()):
             return x, True
         possible = (counts == counts.floor()) & (counts >= 0) & (counts <= self.group_sizes)
         total = counts.sum(-1)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable
 from importlib.util import find_spec
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor
@@ -20,10 +20,11 @@ from diffurn._numerics.autograd import asks_for_derivative, is_forward_mode, is_
 HAS_TRITON = find_spec("triton") is not None
 HAS_NATIVE = library() is not None
 
-F = TypeVar("F", bound=Callable[..., Tensor])
+F = TypeVar("F", bound=Callable[..., Any])
+T = TypeVar("T")
 
-_kernels: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
-_native_kernels: dict[Callable[..., Tensor], Callable[..., Tensor]] = {}
+_kernels: dict[Callable[..., Any], Callable[..., Any]] = {}
+_native_kernels: dict[Callable[..., Any], Callable[..., Any]] = {}
 
 
 def has_kernels(device: torch.device) -> bool:
@@ -73,17 +74,17 @@ def _is_eager() -> bool:
     return not (torch.compiler.is_compiling() or is_transforming() or is_forward_mode())
 
 
-def primitive(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def primitive(function: Callable[..., T]) -> Callable[..., T]:
     """Marks a function of tensors that kernels may replace, unless a derivative is needed."""
     if not (HAS_TRITON or HAS_NATIVE):
         return function
 
     @functools.wraps(function)
-    def dispatched(*operands: Any) -> Tensor:
+    def dispatched(*operands: Any) -> T:
         if can_call(*operands):
-            return native_kernel_of(dispatched)(*operands)
+            return cast(T, native_kernel_of(dispatched)(*operands))
         if operands[0].is_cuda and can_launch(operands[0]) and not _asks(operands):
-            return kernel_of(dispatched)(*operands)
+            return cast(T, kernel_of(dispatched)(*operands))
         return function(*operands)
 
     return dispatched
@@ -93,7 +94,7 @@ def _asks(operands: tuple[Any, ...]) -> bool:
     return any(operand is not None and asks_for_derivative(operand) for operand in operands)
 
 
-def replaces(function: Callable[..., Tensor], on: str = "cuda") -> Callable[[F], F]:
+def replaces(function: Callable[..., Any], on: str = "cuda") -> Callable[[F], F]:
     """Registers a kernel for a primitive, which has the same arguments."""
 
     def register(kernel: F) -> F:
@@ -115,7 +116,7 @@ def sampling_kernels(device: torch.device) -> Any:
     return sampling
 
 
-def kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """The Triton kernel that replaces a primitive; the first call imports Triton.
 
     A primitive without a kernel is computed by the primitives that it is made of.
@@ -128,7 +129,7 @@ def kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
     return kernel
 
 
-def native_kernel_of(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def native_kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """The C kernel that replaces a primitive, in the same way."""
     kernel = _native_kernels.get(function)
     if kernel is None:

@@ -25,6 +25,8 @@ def common_shape(shapes: Iterable[Sequence[int]]) -> torch.Size:
 
 
 def _fits(shape: Sequence[int], frame: Sequence[int]) -> bool:
+    if shape == frame[len(frame) - len(shape) :]:
+        return True
     pairs = zip(reversed(shape), reversed(frame), strict=False)
     return all(size in (1, available) for size, available in pairs)
 

@@ -11,10 +11,10 @@ from diffurn._kernels.dispatch import primitive
 
 
 @primitive
-def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Whether counts ``(..., c)`` are whole numbers from 0 to m with the sum n: shape (...)."""
+def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> bool:
+    """Whether all counts ``(..., c)`` are whole numbers from 0 to m with the sum n."""
     possible = (counts == counts.floor()) & (counts >= 0) & (counts <= group_sizes)
-    return possible.all(-1) & (counts.sum(-1) == draws)
+    return bool((possible.all(-1) & (counts.sum(-1) == draws)).all())
 
 
 def enumerate_counts(group_sizes: Sequence[int], draws: int, limit: int) -> Tensor | None:

@@ -39,12 +39,13 @@ def draw_each(
         num_samples: of each urn.
         most_draws: the largest n, if it is small enough to draw the balls one by one; or None.
     """
-    groups = log_weights.shape[-1]
-    urns = log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
-    if can_call(*urns):
+    if can_call(log_weights, group_sizes, draws):
         from diffurn._kernels.native import sampling
 
-        return sampling.draw_by_race(*urns, num_samples, sampling.new_seed())
+        seed = sampling.new_seed()
+        return sampling.draw_by_race(log_weights, group_sizes, draws, num_samples, seed)
+    groups = log_weights.shape[-1]
+    urns = log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
     weights, sizes, n = (x.expand(num_samples, *x.shape).flatten(0, 1) for x in urns)
     if most_draws is None:
         return draw_by_race(weights, sizes, n)

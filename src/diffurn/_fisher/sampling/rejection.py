@@ -38,19 +38,25 @@ def draw_each(
     The cost does not depend on the group sizes. On CUDA devices a Triton kernel draws, without
     CPU-GPU synchronisation. Compiled code calls a custom operator.
     """
-    groups = log_weights.shape[-1]
-    sizes, total = group_sizes.reshape(-1, groups), draws.reshape(-1)
-    urns = log_weights.detach().reshape(-1, groups), sizes, total
+    urns = log_weights.detach(), group_sizes, draws
     kernels = sampling_kernels(draws.device)
+    if kernels is None and not torch.compiler.is_compiling():
+        return reading_numbers(draw_on_cpu, *urns, num_samples).to(dtype)
+    rows = _rows(*urns)
     if kernels is not None:
-        counts: Tensor = kernels.draw_each(*_tilted(*urns), num_samples, dtype)
-    elif torch.compiler.is_compiling():
+        counts: Tensor = kernels.draw_each(*_tilted(*rows), num_samples, dtype)
+    else:
         from diffurn._fisher.sampling import compiled
 
-        counts = compiled.draw_each(*urns, num_samples).to(dtype)
-    else:
-        counts = reading_numbers(draw_on_cpu, *urns, num_samples).to(dtype)
+        counts = compiled.draw_each(*rows, num_samples).to(dtype)
     return counts.reshape(num_samples, *log_weights.shape)
+
+
+def _rows(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    groups = log_weights.shape[-1]
+    return log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
 
 
 def _tilted(
@@ -67,7 +73,7 @@ def draw_on_cpu(
     num_samples: int,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Exact draws ``(num_samples, B, c)``, in C if it pays: of few balls ball by ball."""
+    """Exact draws ``(num_samples, ..., c)``, in C if it pays: of few balls ball by ball."""
     urns, groups = (log_weights, group_sizes, draws), log_weights.shape[-1]
     if can_call(*urns):
         from diffurn._kernels.native import sampling, subsets
@@ -77,7 +83,8 @@ def draw_on_cpu(
             return subsets.draw_each(*_tilted(*urns), num_samples, seed)
         if groups < FEWEST_GROUPS_FOR_BLOCKS:
             return sampling.draw_each(*urns, num_samples, sampling.new_seed(generator))
-    odds, sizes, n = (x.expand(num_samples, *x.shape).flatten(0, 1) for x in _tilted(*urns))
+    rows = _tilted(*_rows(*urns))
+    odds, sizes, n = (x.expand(num_samples, *x.shape).flatten(0, 1) for x in rows)
     counts = draw_by_rejection(odds, sizes, n, generator)
     return counts.reshape(num_samples, *log_weights.shape)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import torch
 from torch import Tensor
 
@@ -34,7 +36,7 @@ _mean_shifts = Kernel("mean_shifts", 4)
 _covariance_products = Kernel("covariance_products", 6)
 _covariances = Kernel("covariances", 4)
 _log_probs = Kernel("log_probs", 5)
-_are_outcomes = Kernel("are_outcomes", 4)
+_not_outcomes = Kernel("not_outcomes", 4)
 _binomials = Kernel("binomials", 4, numbers=0)
 
 
@@ -145,9 +147,10 @@ def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Te
 
 
 @replaces(enumeration.are_outcomes, on="cpu")
-def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    batch, operands = aligned(counts, group_sizes, draws, events=(1, 1, 0))
-    values = torch.empty(batch, dtype=torch.bool)
-    work, groups = operands[0].numel(), operands[0].shape[-1]
-    _are_outcomes(*operands, values, numbers=(groups,), rows=values.numel(), work=work // 100)
-    return values
+def are_outcomes(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> bool:
+    _, operands = aligned(counts, group_sizes, draws, events=(1, 1, 0))
+    found = ctypes.c_int64(0)
+    work, rows, groups = operands[0].numel(), operands[2].numel(), operands[0].shape[-1]
+    address = ctypes.addressof(found)
+    _not_outcomes(*operands, address, numbers=(groups,), rows=rows, work=work // 100)
+    return not found.value

@@ -416,9 +416,9 @@ EXPORT void log_probs(const double *log_weights, const double *group_sizes, cons
     }
 }
 
-/* Whether the counts are whole numbers from 0 to m with the sum n. */
-EXPORT void are_outcomes(const double *counts, const double *group_sizes, const double *draws,
-                         uint8_t *values, int64_t groups, int64_t first, int64_t last) {
+/* Sets `found` to 1 if some counts are not whole numbers from 0 to m with the sum n. */
+EXPORT void not_outcomes(const double *counts, const double *group_sizes, const double *draws,
+                         int64_t *found, int64_t groups, int64_t first, int64_t last) {
     for (int64_t i = first; i < last; i++) {
         double total = 0.0;
         int possible = 1;
@@ -427,6 +427,6 @@ EXPORT void are_outcomes(const double *counts, const double *group_sizes, const 
             possible &= x >= 0.0 && x <= group_sizes[j] && x == (double)(int64_t)x;
             total += x;
         }
-        values[i] = possible && total == draws[i];
+        if (!(possible && total == draws[i])) *found = 1;
     }
 }

@@ -27,33 +27,34 @@ def new_seed(generator: torch.Generator | None = None) -> int:
 def draw_each(
     log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int, seed: int
 ) -> Tensor:
-    """`number` exact draws of each row of fewer than 128 groups: ``(number, B, c)``.
+    """`number` exact draws of each urn of fewer than 128 groups: ``(number, ..., c)``.
 
-    Log-weights ``(B, c)`` may have any tilt. Draws are NaN where n is NaN. They do not depend on
+    Log-weights ``(..., c)`` may have any tilt. Draws are NaN where n is NaN. They do not depend on
     the number of threads.
     """
-    urns, groups = log_weights.shape
+    urns, groups = draws.numel(), log_weights.shape[-1]
     operands = [operand.contiguous() for operand in (log_weights, group_sizes, draws)]
-    counts = log_weights.new_empty(number, urns, groups)
+    counts = log_weights.new_empty((number, *log_weights.shape))
     failed = ctypes.c_int64(-1)
     numbers = groups, urns, number, rejection.rounds_for(groups), seed
     address, rows = ctypes.addressof(failed), number * urns
     _draw_each(*operands, counts, address, numbers=numbers, rows=rows, work=counts.numel())
     if failed.value >= 0:
-        raise rejection.nothing_accepted(group_sizes[failed.value], draws[failed.value])
+        sizes, n = operands[1].reshape(urns, groups), operands[2].reshape(urns)
+        raise rejection.nothing_accepted(sizes[failed.value], n[failed.value])
     return counts
 
 
 def draw_by_race(
     log_weights: Tensor, group_sizes: Tensor, draws: Tensor, number: int, seed: int
 ) -> Tensor:
-    """`number` exact draws from Wallenius' law of each row: ``(number, B, c)``.
+    """`number` exact draws from Wallenius' law of each urn: ``(number, ..., c)``.
 
     Draws are NaN where n is NaN. They do not depend on the number of threads.
     """
-    urns, groups = log_weights.shape
+    urns, groups = draws.numel(), log_weights.shape[-1]
     operands = [operand.contiguous() for operand in (log_weights, group_sizes, draws)]
-    counts = log_weights.new_empty(number, urns, groups)
+    counts = log_weights.new_empty((number, *log_weights.shape))
     numbers, work = (groups, urns, number, seed), _RACES * counts.numel()
     _race_draws(*operands, counts, numbers=numbers, rows=number * urns, work=work)
     return counts

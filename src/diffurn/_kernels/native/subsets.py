@@ -17,13 +17,13 @@ _subset_draws = Kernel("subset_draws", 4, numbers=4)
 def draw_each(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, seed: int
 ) -> Tensor:
-    """`number` exact draws for each row of tilted log-odds ``(B, c)``: ``(number, B, c)``.
+    """`number` exact draws of each urn of tilted log-odds ``(..., c)``: ``(number, ..., c)``.
 
     The cost grows with the number of balls. Draws of an impossible urn are NaN.
     """
     operands = [x.contiguous() for x in (log_odds, group_sizes, draws)]
-    urns, groups = log_odds.shape
-    counts = log_odds.new_empty(number, urns, groups)
+    urns, groups = draws.numel(), log_odds.shape[-1]
+    counts = log_odds.new_empty((number, *log_odds.shape))
     numbers = groups, urns, number, seed
     _subset_draws(*operands, counts, numbers=numbers, rows=number * urns, work=counts.numel())
     return counts
