@@ -16,7 +16,7 @@ from diffurn._numerics.beta import f_tail
 from diffurn.inference.results.clogit_report import dict_of, frame_of, line_of, notes_on, summary_of
 from diffurn.inference.results.fitted import Fitted, LikelihoodRatio
 from diffurn.inference.results.nested import spans
-from diffurn.inference.solving.estimates import chi_squared_tail, estimates_of, interval_of
+from diffurn.inference.solving.estimates import chi_squared_tail, estimates_of
 from diffurn.inference.solving.likelihood import orthogonal_to, solve
 from diffurn.inference.solving.robust import model_errors, sandwich_errors
 from diffurn.inference.solving.rowwise import Clusters
@@ -100,7 +100,6 @@ class ClogitResult(Fitted):
         """The result of a solution for the strata."""
         solution = _with_errors(solution, strata, covariance, clusters)
         estimates = estimates_of(solution, None)
-        lower, upper = interval_of(solution, estimates, level, interval)
         rows, observations = strata.summed(
             strata.frequencies.sum(), strata.frequencies @ strata.sizes.double()
         )
@@ -109,8 +108,6 @@ class ClogitResult(Fitted):
             estimates,
             level,
             interval,
-            lower=lower[0],
-            upper=upper[0],
             parameters=solution.free_parameters[0],
             strata=strata,
             given=given,
@@ -122,7 +119,7 @@ class ClogitResult(Fitted):
         )
         if strata.process_group is not None:
             # All processes are here now; later a single one may print a summary or draw a figure.
-            _ = result.p_values, result.score_test(), solution.split
+            _ = result.p_values, result.score_test(), result._ends, solution.split
         return result
 
     @property

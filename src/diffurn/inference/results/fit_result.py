@@ -23,7 +23,6 @@ from diffurn.inference.solving.estimates import (
     all_pairs,
     chi_squared_tail,
     estimates_of,
-    interval_of,
 )
 from diffurn.inference.solving.likelihood import AnyUrn
 from diffurn.inference.solving.rowwise import (
@@ -62,7 +61,6 @@ class FitResult(Fitted):
     Attributes (besides those of `Fitted`):
         sample: the rows that were fitted.
         reference: name of the group with ω = 1; None if the weights are centred.
-        central_log_likelihood: log-likelihood with all balls alike, ``(...)``.
         rows: number of rows, ``(...)``.
         observed: balls drawn of each group, summed over rows, ``(..., c)``.
         available: balls of each group, summed over rows, ``(..., c)``.
@@ -75,7 +73,6 @@ class FitResult(Fitted):
 
     sample: Sample
     reference: str | None
-    central_log_likelihood: Tensor
     rows: Tensor
     observed: Tensor
     available: Tensor
@@ -99,12 +96,7 @@ class FitResult(Fitted):
         """The result of a solution, whose objective holds the sample with equal rows merged."""
         # With covariates the reference is the group that the others are compared with.
         estimates = estimates_of(solution, None if solution.blocks is None else reference)
-        if bootstrap is None:
-            lower, upper = interval_of(solution, estimates, level, interval)
-        else:
-            lower, upper = bootstrap.interval(bootstrap.values, level)
         parameters = solution.free_parameters
-        central = solution.objective.urns.central_log_likelihood()
         (rows,), (drawn, available) = sample.summed(sample.frequencies.sum(-1)), sample.totals
         shape = sample.batch_shape
         result = cls(
@@ -114,9 +106,6 @@ class FitResult(Fitted):
             interval,
             sample=sample,
             reference=None if reference is None else sample.groups[reference],
-            lower=lower.reshape(*shape, -1),
-            upper=upper.reshape(*shape, -1),
-            central_log_likelihood=central.reshape(shape),
             parameters=parameters.reshape(shape),
             rows=rows.to(torch.int64).reshape(shape),
             observed=drawn.reshape(*shape, -1),
@@ -127,7 +116,8 @@ class FitResult(Fitted):
         if sample.process_group is not None:
             # All processes are here now; later a single one may print a summary or draw a figure.
             _ = result.expected, result.central_expected, result.p_values, result._goodness_of_fit
-            _ = result._equality_test, result._without_penalty_finite
+            _ = result.central_log_likelihood, result._equality_test
+            _ = result._without_penalty_finite, result._ends
         return result
 
     # --- the fit
@@ -174,6 +164,11 @@ class FitResult(Fitted):
         return self.observed.sum(-1).to(torch.int64)
 
     @cached_property
+    def central_log_likelihood(self) -> Tensor:
+        """Log-likelihood with all balls alike, ``(...)``."""
+        return self._shaped(self.solution.objective.urns.central_log_likelihood())
+
+    @cached_property
     def central_expected(self) -> Tensor:
         """Counts expected if all balls were alike, summed over rows, ``(..., c)``."""
         return self._shaped(self.sample.central_expected())
@@ -191,9 +186,19 @@ class FitResult(Fitted):
         for name in ("sample", "solution", "estimates", "bootstrap"):
             if values[name] is not None:
                 picked[name] = values[name].pick(chosen)
-        return replace(self, **picked)
+        result = replace(self, **picked)
+        lower, upper = self._ends  # of the whole batch at once, which is faster
+        vars(result)["_ends"] = lower[index], upper[index]
+        return result
 
     # --- intervals and tests
+
+    @cached_property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        if self.bootstrap is None:
+            return self.confidence_interval()
+        lower, upper = self.bootstrap.interval(self.bootstrap.values, self.level)
+        return self._shaped(lower), self._shaped(upper)
 
     def contrasts(self, correction: str | None = "holm") -> Contrasts:
         """All pairs of groups, with intervals. The p-values are corrected by ``"holm"``,

@@ -31,9 +31,7 @@ class Fitted:
         solution: the maximum of the likelihood, in the solver's coordinates.
         estimates: the coefficients as combinations of the solver's coordinates.
         level: confidence level of `lower` and `upper`.
-        interval: ``"wald"`` or ``"profile"``.
-        lower: lower end of each coefficient's confidence interval, ``(..., p)``.
-        upper: upper end, ``(..., p)``.
+        interval: ``"wald"``, ``"profile"`` or ``"bootstrap"``.
         parameters: number of free parameters, ``(...)``.
     """
 
@@ -41,8 +39,6 @@ class Fitted:
     estimates: Estimates
     level: float
     interval: str
-    lower: Tensor
-    upper: Tensor
     parameters: Tensor
 
     @property
@@ -120,6 +116,21 @@ class Fitted:
 
     def _shaped(self, tensor: Tensor) -> Tensor:
         return tensor.reshape(self.batch_shape + tensor.shape[1:])
+
+    @property
+    def lower(self) -> Tensor:
+        """Lower end of each coefficient's confidence interval, ``(..., p)``."""
+        return self._ends[0]
+
+    @property
+    def upper(self) -> Tensor:
+        """Upper end of each coefficient's confidence interval, ``(..., p)``."""
+        return self._ends[1]
+
+    @cached_property
+    def _ends(self) -> tuple[Tensor, Tensor]:
+        """The interval of the fit, which costs more than the estimates."""
+        return self.confidence_interval()
 
     def confidence_interval(
         self, level: float | None = None, method: str | None = None

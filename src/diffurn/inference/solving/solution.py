@@ -102,14 +102,19 @@ def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Opti
         if not len(active):
             break
         # The whole sample is never copied.
-        part = objective if len(active) == len(converged) else objective.pick(active)
-        trial = coefficients[active] + length[active, None] * step[active]
+        everything = len(active) == len(converged)
+        part, some = (objective, slice(None)) if everything else (objective.pick(active), active)
+        trial = coefficients[some] + length[some, None] * step[some]
         result = part.at(trial)
-        before = evaluation.value[active]
-        wanted = before + _ARMIJO * length[active] * decrement[active]
+        before = evaluation.value[some]
+        wanted = before + _ARMIJO * length[some] * decrement[some]
         better = result.value >= wanted - _ROUNDING * (1 + before.abs())  # False for NaN
-        count[active] += 1
-        length[active] = torch.where(better, 1.0, 0.5 * length[active])
+        count[some] += 1
+        length[some] = torch.where(better, 1.0, 0.5 * length[some])
+        if everything and bool(better.all()):
+            coefficients, evaluation = trial, result
+            step = result.newton_step(objective.gauge)
+            continue
         moved, kept = active[better], torch.nonzero(better).flatten()
         if len(moved):
             accepted = result.pick(kept)
