@@ -74,15 +74,23 @@ def _quadrature(urn: Urn) -> type[Quadrature]:
 def fisher_for_values(urn: Urn, *inputs: Tensor) -> FisherLaw:
     """For probabilities and moments; derivatives in the inputs may be asked for."""
     facts = urn._facts()
-    if _kernels_pay(urn, 0, few_urns=facts is not None and facts.equal_weights):
-        return fisher(urn)
     if (
         facts is not None
         and facts.equal_weights
         and not any(map(asks_for_derivative, (urn._given, *inputs)))
     ):
-        return EqualWeights(urn.group_sizes.double(), urn.draws.double())
+        return EqualWeights(_rows_in_memory(urn.group_sizes).double(), urn.draws.double())
+    if _kernels_pay(urn, 0):
+        return fisher(urn)
     return _tabulated(urn, 0) or fisher(urn)
+
+
+def _rows_in_memory(rows: Tensor) -> Tensor:
+    """One row if all are the same row in memory."""
+    for dimension in range(rows.ndim - 1):
+        if rows.shape[dimension] > 1 and rows.stride(dimension) == 0:
+            rows = rows.narrow(dimension, 0, 1)
+    return rows
 
 
 def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
@@ -101,16 +109,11 @@ def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
     return _tabulated(urn, num_samples) or fisher(urn)
 
 
-def _kernels_pay(urn: Urn, num_samples: int, few_urns: bool = False) -> bool:
-    """Whether quadratures by C kernels are faster than tables and closed forms.
-
-    With `few_urns` that is asked of closed forms, which need few operations.
-    """
+def _kernels_pay(urn: Urn, num_samples: int) -> bool:
+    """Whether quadratures by C kernels are faster than tables."""
     if urn.draws.device.type != "cpu" or not can_call():
         return False
     kind, urns = (3 if urn.event_shape[0] > 2 else 2), urn.batch_shape.numel()
-    if few_urns:
-        return urns <= _DRAWS_BY_KERNELS[2]
     if urns * max(1, num_samples) <= _DRAWS_BY_KERNELS[kind]:
         return True
     return num_samples <= _DRAWS_OF_EACH_BY_KERNELS[kind] and kind > 2

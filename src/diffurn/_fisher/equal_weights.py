@@ -18,7 +18,18 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher.quadrature import FisherLaw, Quadrature
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.binomial import binomial_log_pmf, typical_log_odds
+
+
+@primitive
+def log_prob_value(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    """log P(x) of counts that sum to n, without a derivative."""
+    balls = group_sizes.sum(-1)
+    log_odds = typical_log_odds(draws, balls)
+    of_groups = binomial_log_pmf(counts, group_sizes, log_odds.unsqueeze(-1)).sum(-1)
+    log_prob: Tensor = of_groups - binomial_log_pmf(draws, balls, log_odds)
+    return log_prob
 
 
 @dataclass(frozen=True)
@@ -26,7 +37,7 @@ class EqualWeights(FisherLaw):
     """Fisher's law of urns whose balls all have the same weight.
 
     Args:
-        group_sizes: m, ``(..., c)``, float64.
+        group_sizes: m, ``(..., c)``, float64; or one row that all urns share.
         draws: n, ``(...)``.
 
     Example:
@@ -42,7 +53,12 @@ class EqualWeights(FisherLaw):
 
     @property
     def general(self) -> Quadrature:
-        return Quadrature(torch.zeros_like(self.group_sizes), self.group_sizes, self.draws)
+        sizes = self._sizes_of_each
+        return Quadrature(torch.zeros_like(sizes), sizes, self.draws)
+
+    @property
+    def _sizes_of_each(self) -> Tensor:
+        return self.group_sizes.expand(*self.draws.shape, -1)
 
     @cached_property
     def _balls(self) -> Tensor:
@@ -58,10 +74,7 @@ class EqualWeights(FisherLaw):
         return self.draws * ((self._balls - self.draws) / (self._balls - 1).clamp(min=1))
 
     def log_prob(self, x: Tensor) -> Tensor:
-        """log P(x) of counts that sum to n."""
-        log_odds = typical_log_odds(self.draws, self._balls)
-        of_groups = binomial_log_pmf(x, self.group_sizes, log_odds.unsqueeze(-1)).sum(-1)
-        return of_groups - binomial_log_pmf(self.draws, self._balls, log_odds)
+        return log_prob_value(x, self._sizes_of_each, self.draws)
 
     def mean(self) -> Tensor:
         return self.draws.unsqueeze(-1) * self._shares
@@ -69,7 +82,7 @@ class EqualWeights(FisherLaw):
     def variance(self) -> Tensor:
         balls = self._balls.unsqueeze(-1)
         others = (balls - self.group_sizes) / balls.clamp(min=1)
-        return self._spread.unsqueeze(-1) * self._shares * others
+        return self._spread.unsqueeze(-1) * (self._shares * others)
 
     def covariance(self) -> Tensor:
         between = -self._shares.unsqueeze(-1) * self._shares.unsqueeze(-2)

@@ -83,3 +83,43 @@ EXPORT void binomials(const double *counts, const double *group_sizes, const dou
     binomial_log_masses(counts + first, group_sizes + first, log_odds + first, values + first,
                         last - first);
 }
+
+#define PIECE 64
+
+/* Log-masses of one log-odds for each, to be added to the values of their rows. */
+typedef struct {
+    int64_t number, rows[PIECE];
+    double counts[PIECE], sizes[PIECE], log_odds[PIECE], signs[PIECE];
+} Terms;
+
+static void add_all(Terms *terms, double *values) {
+    double masses[PIECE];
+    binomial_log_masses(terms->counts, terms->sizes, terms->log_odds, masses, terms->number);
+    for (int64_t i = 0; i < terms->number; i++)
+        values[terms->rows[i]] += terms->signs[i] * masses[i];
+    terms->number = 0;
+}
+
+INLINE void add(Terms *terms, double *values, int64_t row, double sign, double count, double size,
+                double log_odds) {
+    int64_t i = terms->number++;
+    terms->rows[i] = row, terms->signs[i] = sign;
+    terms->counts[i] = count, terms->sizes[i] = size, terms->log_odds[i] = log_odds;
+    if (terms->number == PIECE) add_all(terms, values);
+}
+
+/* Σ_j log Bin(x_j; m_j, p) - log Bin(n; Σm, p) with a p at which n is typical. */
+EXPORT void central_log_probs(const double *counts, const double *group_sizes, const double *draws,
+                              double *values, int64_t groups, int64_t first, int64_t last) {
+    Terms terms = {.number = 0};
+    for (int64_t i = first; i < last; i++) {
+        double balls = 0.0;
+        for (int64_t j = i * groups; j < (i + 1) * groups; j++) balls += group_sizes[j];
+        double log_odds = log_of((draws[i] + 0.5) / (balls - draws[i] + 0.5));
+        values[i] = 0.0;
+        add(&terms, values, i, -1.0, draws[i], balls, log_odds);
+        for (int64_t j = i * groups; j < (i + 1) * groups; j++)
+            add(&terms, values, i, 1.0, counts[j], group_sizes[j], log_odds);
+    }
+    add_all(&terms, values);
+}

@@ -7,7 +7,7 @@ import ctypes
 import torch
 from torch import Tensor
 
-from diffurn._fisher import moments, tilt
+from diffurn._fisher import equal_weights, moments, tilt
 from diffurn._fisher.accuracy import (
     BISECTIONS,
     HASTY_STEPS,
@@ -38,6 +38,7 @@ _covariances = Kernel("covariances", 4)
 _log_probs = Kernel("log_probs", 5)
 _not_outcomes = Kernel("not_outcomes", 4)
 _binomials = Kernel("binomials", 4, numbers=0)
+_central_log_probs = Kernel("central_log_probs", 4)
 
 
 def _of_each_urn(kernel: Kernel, log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
@@ -143,6 +144,15 @@ def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Te
     values = log_weights.new_empty(batch)
     work, groups = operands[0].numel(), operands[0].shape[-1]
     _log_probs(*operands, values, numbers=(groups,), rows=values.numel(), work=work)
+    return values
+
+
+@replaces(equal_weights.log_prob_value, on="cpu")
+def central_log_prob(counts: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
+    batch, operands = aligned(counts, group_sizes, draws, events=(1, 1, 0))
+    values = counts.new_empty(batch)
+    work, groups = operands[0].numel(), operands[0].shape[-1]
+    _central_log_probs(*operands, values, numbers=(groups,), rows=values.numel(), work=work // 4)
     return values
 
 
