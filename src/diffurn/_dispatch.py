@@ -111,12 +111,17 @@ def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
 
 def _kernels_pay(urn: Urn, num_samples: int) -> bool:
     """Whether quadratures by C kernels are faster than tables."""
-    if urn.draws.device.type != "cpu" or not can_call():
+    if not _has_kernels_on_cpu(urn):
         return False
     kind, urns = (3 if urn.event_shape[0] > 2 else 2), urn.batch_shape.numel()
     if urns * max(1, num_samples) <= _DRAWS_BY_KERNELS[kind]:
         return True
     return num_samples <= _DRAWS_OF_EACH_BY_KERNELS[kind] and kind > 2
+
+
+def _has_kernels_on_cpu(urn: Urn) -> bool:
+    """Whether C kernels may compute the urn."""
+    return urn.draws.device.type == "cpu" and can_call()
 
 
 def _tabulated(urn: Urn, num_samples: int) -> Tabulated | None:
@@ -165,9 +170,10 @@ _WORK_OF_AN_URN = 1 << 16
 # The same for all urns together, where few probabilities are wanted: for each, and in any case.
 _WORK_PER_PROBABILITY = 1500
 _WORK_FOR_ANY = 1 << 17
-# C kernels integrate a probability in so much of that time for each group, and without the time in
-# which PyTorch's operations are launched.
-_WORK_OF_A_GROUP_BY_KERNELS = 100
+# C kernels do both. They integrate a probability in the time of so much work for each group. The
+# states of a probability are found by operations of PyTorch, which are launched in the time of the
+# second number.
+_WORK_OF_A_GROUP_BY_KERNELS = 1600
 _WORK_OF_LAUNCHES = 30_000
 # Nats below which the smallest probability of a state must not fall, or it would underflow.
 _DEEPEST = 600.0
@@ -183,8 +189,8 @@ _DRAWS_OF_ALL_STATES = 500
 _DRAWS_OF_A_PROBABILITY_BY_KERNELS = 10
 _DRAWS_OF_A_TABLE_BY_KERNELS = 1000
 _BALLS_OF_A_DRAW = 32
-# C kernels integrate the mean of an urn in the time in which PyTorch launches the operations of so
-# many draws of dynamic programming, or in which those do so much work.
+# PyTorch does the dynamic programming if derivatives are asked for. C kernels integrate the mean
+# of an urn in the time in which its operations are launched for so many draws, or do so much work.
 _LAUNCHES_OF_A_MEAN = 5
 _WORK_OF_A_MEAN = 40_000
 
@@ -203,7 +209,7 @@ def wallenius_for_values(urn: Urn, number: int) -> Integral:
     if states is None or asks_for_derivative(urn._given) or not can_read(urn._given):
         return law
     work = urn.batch_shape.numel() * states.work
-    if urn.draws.device.type == "cpu" and can_call():
+    if _has_kernels_on_cpu(urn):
         by_integral = number * urn.event_shape[0] * _WORK_OF_A_GROUP_BY_KERNELS - _WORK_OF_LAUNCHES
     else:
         by_integral = max(_WORK_FOR_ANY, _WORK_PER_PROBABILITY * number)
@@ -237,7 +243,7 @@ def wallenius_for_moments(urn: Urn) -> Integral:
 def wallenius_for_means(urn: Urn) -> Integral:
     """For means and their derivatives."""
     states = _states(urn)
-    if states is not None and urn.draws.device.type == "cpu" and can_call():
+    if states is not None and asks_for_derivative(urn._given) and _has_kernels_on_cpu(urn):
         urns = urn.batch_shape.numel()
         launches, work = states.draws / _LAUNCHES_OF_A_MEAN, states.work / _WORK_OF_A_MEAN
         if urns <= launches + work * urns:
@@ -255,7 +261,7 @@ def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     if urn._facts() is None and not bool(urn._is_valid()):
         return law
     states = _states(urn)
-    if urn.draws.device.type == "cpu" and can_call():
+    if _has_kernels_on_cpu(urn):
         long_draws = num_samples * min(1.0, float(law.draws) / _BALLS_OF_A_DRAW)
         affordable = int(long_draws - _DRAWS_OF_A_TABLE_BY_KERNELS)
         affordable //= _DRAWS_OF_A_PROBABILITY_BY_KERNELS

@@ -91,7 +91,7 @@ def primitive(function: Callable[..., T]) -> Callable[..., T]:
 
 
 def _asks(operands: tuple[Any, ...]) -> bool:
-    return any(operand is not None and asks_for_derivative(operand) for operand in operands)
+    return any(isinstance(x, Tensor) and asks_for_derivative(x) for x in operands)
 
 
 def replaces(function: Callable[..., Any], on: str = "cuda") -> Callable[[F], F]:

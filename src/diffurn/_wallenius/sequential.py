@@ -17,13 +17,13 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
 from diffurn._composition import Composition
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm, pulled_back
 from diffurn._numerics.batching import common_shape, elements_per_chunk, in_chunks
 from diffurn._numerics.tracing import can_check
@@ -94,19 +94,7 @@ class States(NamedTuple):
 
     def law(self, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
         """P(x) of every state after n draws, ``(..., F)``."""
-        rates, rates_of_rest = self._rates(log_weights.exp(), group_sizes)
-        total = rates.sum(-2, keepdim=True) + rates_of_rest
-        waits = torch.where(total > 0, total, 1.0).reciprocal()  # impossible states have no balls
-        into = self._into(rates.device)
-        law = torch.zeros_like(rates[..., 0, :]).index_fill(-1, into.new_zeros(1), 1.0)
-        steps = zip(waits.unbind(-2), rates_of_rest.unbind(-2), strict=True)
-        for step, (wait, rate_of_rest) in enumerate(steps):
-            left = law * wait
-            leaving = (left.unsqueeze(-2) * rates).flatten(-2)
-            arriving = leaving.index_select(-1, into).unflatten(-1, rates.shape[-2:]).sum(-2)
-            after = torch.addcmul(arriving, left, rate_of_rest)
-            law = torch.where((draws > step).unsqueeze(-1), after, law) if self.ragged else after
-        return law / law.sum(-1, keepdim=True)
+        return law_of_states(log_weights, group_sizes, draws, self)
 
     def _rates(self, weights: Tensor, group_sizes: Tensor) -> tuple[Tensor, Tensor]:
         """The rates ω_j (m_j - x_j) in every state.
@@ -132,6 +120,50 @@ class States(NamedTuple):
         number = torch.arange(self.number, device=device)
         before = [(number - stride) % self.number for stride in self.strides]
         return torch.cat([i * self.number + state for i, state in enumerate(before)])
+
+
+@primitive
+def law_of_states(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States
+) -> Tensor:
+    """P(x) of every state after n draws, ``(..., F)``."""
+    rates, rates_of_rest = states._rates(log_weights.exp(), group_sizes)
+    total = rates.sum(-2, keepdim=True) + rates_of_rest
+    waits = torch.where(total > 0, total, 1.0).reciprocal()  # impossible states have no balls
+    into = states._into(rates.device)
+    law = torch.zeros_like(rates[..., 0, :]).index_fill(-1, into.new_zeros(1), 1.0)
+    steps = zip(waits.unbind(-2), rates_of_rest.unbind(-2), strict=True)
+    for step, (wait, rate_of_rest) in enumerate(steps):
+        left = law * wait
+        leaving = (left.unsqueeze(-2) * rates).flatten(-2)
+        arriving = leaving.index_select(-1, into).unflatten(-1, rates.shape[-2:]).sum(-2)
+        after = torch.addcmul(arriving, left, rate_of_rest)
+        law = torch.where((draws > step).unsqueeze(-1), after, law) if states.ragged else after
+    return law / law.sum(-1, keepdim=True)
+
+
+@primitive
+def mean_of_states(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States
+) -> Tensor:
+    law = law_of_states(log_weights, group_sizes, draws, states)
+    mean = (law.unsqueeze(-2) * states.counts(draws)).sum(-1)
+    return mean if states.draws else mean + 0 * log_weights  # without draws, derivatives are 0
+
+
+@primitive
+def covariance_of_states(
+    log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States
+) -> Tensor:
+    """Cov[X], around the most probable state, so that little cancels if it is almost certain."""
+    law = law_of_states(log_weights, group_sizes, draws, states)
+    counts = states.counts(draws)
+    counts = counts.expand(*law.shape[:-1], *counts.shape[-2:])
+    likeliest = law.detach().argmax(-1)[..., None, None].expand(*counts.shape[:-1], 1)
+    deviation = counts - counts.gather(-1, likeliest)
+    weighted = law.unsqueeze(-2) * deviation
+    shift = weighted.sum(-1)
+    return weighted @ deviation.mT - shift.unsqueeze(-1) * shift.unsqueeze(-2)
 
 
 @dataclass(frozen=True)
@@ -161,10 +193,13 @@ class Sequential(Integral):
         held = math.prod(log_weights.shape[:-1]) * self.states.held(device)
         if can_check() and held > elements_per_chunk(device):
             return _Mean.of(log_weights, group_sizes, draws, self.states)
-        return _mean(self.states, log_weights, group_sizes, draws)
+        return mean_of_states(log_weights, group_sizes, draws, self.states)
 
     def covariance(self) -> Tensor:
-        return self._in_chunks(partial(_covariance, self.states), *self.within_reach())
+        def covariance(*urn: Tensor) -> Tensor:
+            return covariance_of_states(*urn, self.states)
+
+        return self._in_chunks(covariance, *self.within_reach())
 
     def log_tails(self, x: Tensor) -> tuple[Tensor, Tensor]:
         def both(log_weights: Tensor, sizes: Tensor, draws: Tensor, x: Tensor) -> Tensor:
@@ -192,30 +227,16 @@ class Sequential(Integral):
         return in_chunks(function, *operands, events=events, work=work)
 
 
-def _mean(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    law = states.law(log_weights, group_sizes, draws)
-    mean = (law.unsqueeze(-2) * states.counts(draws)).sum(-1)
-    return mean if states.draws else mean + 0 * log_weights  # without draws, derivatives are 0
-
-
-def _covariance(states: States, log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    """Cov[X], around the most probable state, so that little cancels if it is almost certain."""
-    law, counts = states.law(log_weights, group_sizes, draws), states.counts(draws)
-    counts = counts.expand(*law.shape[:-1], *counts.shape[-2:])
-    likeliest = law.detach().argmax(-1)[..., None, None].expand(*counts.shape[:-1], 1)
-    deviation = counts - counts.gather(-1, likeliest)
-    weighted = law.unsqueeze(-2) * deviation
-    shift = weighted.sum(-1)
-    return weighted @ deviation.mT - shift.unsqueeze(-1) * shift.unsqueeze(-2)
-
-
 class _Mean(ClosedForm):
     """The mean of long batches, evaluated in chunks again in the backward pass to save memory."""
 
     @staticmethod
     def forward(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States) -> Tensor:
+        def mean(*urn: Tensor) -> Tensor:
+            return mean_of_states(*urn, states)
+
         operands, work = (log_weights, group_sizes, draws), states.held(log_weights.device)
-        return in_chunks(partial(_mean, states), *operands, events=(1, 1, 0), work=work)
+        return in_chunks(mean, *operands, events=(1, 1, 0), work=work)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None, None]:
@@ -223,7 +244,7 @@ class _Mean(ClosedForm):
 
         def product(log_weights: Tensor, sizes: Tensor, draws: Tensor, grad: Tensor) -> Tensor:
             def again(x: Tensor) -> tuple[Tensor, None]:
-                return _mean(states, x, sizes, draws), None
+                return mean_of_states(x, sizes, draws, states), None
 
             return pulled_back(again, log_weights, grad)[0]
 

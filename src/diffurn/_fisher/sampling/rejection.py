@@ -52,9 +52,7 @@ def draw_each(
     return counts.reshape(num_samples, *log_weights.shape)
 
 
-def _rows(
-    log_weights: Tensor, group_sizes: Tensor, draws: Tensor
-) -> tuple[Tensor, Tensor, Tensor]:
+def _rows(log_weights: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     groups = log_weights.shape[-1]
     return log_weights.reshape(-1, groups), group_sizes.reshape(-1, groups), draws.reshape(-1)
 

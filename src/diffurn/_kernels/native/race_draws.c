@@ -6,7 +6,7 @@
 
 #include <stdlib.h>
 
-#define MOST_ONE_BY_ONE 32 /* draws */
+#define MOST_ONE_BY_ONE 48 /* draws */
 #define STEPS_OF_A_GUESS 3
 /* A guess halves the remaining arrivals on average, so this many rounds are never reached. */
 #define MOST_ROUNDS 10000
@@ -45,7 +45,7 @@ static void one_by_one(Interval *race, Random *random) {
    one. Arrivals are concave in time, so Newton's method approaches the guess from below. */
 static double guess_of(const Interval *race) {
     double deviation = root(all(race->needed))[0], time = 0.0, endless = !(race->length < INF);
-    double target = endless ? race->needed - 2.0 * deviation : race->needed;
+    double target = endless ? race->needed - 1.4 * deviation : race->needed;
     for (int i = 0; i < STEPS_OF_A_GUESS; i++) {
         vec expected = all(0.0), pace = all(0.0);
         for (int64_t j = 0; j < race->groups; j += LANES) {
