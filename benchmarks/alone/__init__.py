@@ -27,5 +27,6 @@ def cells() -> list[Cell]:
         steps.compiled_steps,
         inference.exact_tests,
         inference.fits,
+        inference.strata,
     )
     return [cell for part in parts for cell in part()]

@@ -1,4 +1,4 @@
-"""Cells of exact tests and of fits of whole tables."""
+"""Cells of exact tests, of fits of whole tables and of conditional logistic regression."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from benchmarks import survival
 from benchmarks.cells import short
 from benchmarks.ours import Cell, Inputs, Run
-from diffurn import FisherHypergeometric, exact_test, fit
+from diffurn import FisherHypergeometric, clogit, exact_test, fit
 
 
 def exact_tests() -> Iterator[Cell]:
@@ -46,6 +47,29 @@ def fits() -> Iterator[Cell]:
         yield _fit_of_draws(name, *many, (20_000, 1), interval=interval)
     one = [20, 30, 25], 30, [0.0, 1.0, -0.5]
     yield _fit_of_draws("fit: 1,000,000 draws of one urn", *one, (1_000_000,))
+
+
+def strata() -> Iterator[Cell]:
+    """Conditional logistic regression of one stratum with three covariates; a tenth of a long one
+    are cases.
+    """
+    yield _of_stratum("diffurn", 784, 50)
+    yield _of_stratum("R's survival", 784, 50)
+    yield _of_stratum("diffurn", 1_000_000, 100_000)
+
+
+def _of_stratum(name: str, rows: int, number: int) -> Cell:
+    def prepare(inputs: Inputs) -> Run:
+        generator = torch.Generator().manual_seed(0)
+        covariates = torch.randn(rows, 3, dtype=torch.float64, generator=generator)
+        cases = torch.zeros(rows)
+        cases[torch.randperm(rows, generator=generator)[:number]] = 1.0
+        if name != "diffurn":
+            return survival.fits(cases, covariates)
+        cases, covariates = cases.to(inputs.device), covariates.to(inputs.device)
+        return lambda: clogit(cases, covariates).coefficients
+
+    return Cell(f"clogit, one stratum, {name}: {number:,} of {rows:,} rows", rows, prepare)
 
 
 def _rows(inputs: Inputs, rows: int, groups: int) -> tuple[Tensor, Tensor]:

@@ -130,6 +130,10 @@ class PlainSizes(NamedTuple):
         groups, per_row = weights_shape[-1], sizes.shape[-1]
         if per_row not in (1, groups):
             return None
+        if len(sizes.shape) == 1 and not numbers.shape:
+            row = tuple(sizes.entries) * (groups // per_row)
+            enough = numbers.entries[0] <= sum(row)
+            return cls((), (row,), tuple(numbers.entries), True) if enough else None
         starts = range(0, len(sizes.entries), per_row)
         rows = [tuple(sizes.entries[i : i + per_row]) * (groups // per_row) for i in starts]
         shape, number = sizes.shape[:-1], numbers.entries

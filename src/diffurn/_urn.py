@@ -94,8 +94,9 @@ class Urn(Distribution):
         if full != parameter.shape or full[:-1] != number.shape:
             described = {"group_sizes": sizes.shape, name: parameter.shape, "draws": number.shape}
             full = require_broadcast(described, full, parameter.shape, (*number.shape, 1))
-        self.group_sizes = sizes if sizes.shape == full else sizes.expand(full)
-        self.draws = number if number.shape == full[:-1] else number.expand(full[:-1])
+        # torch reads whole numbers faster than a shape.
+        self.group_sizes = sizes if sizes.shape == full else sizes.expand(*full)
+        self.draws = number if number.shape == full[:-1] else number.expand(*full[:-1])
         # A leaf stays the leaf it is, so that an urn with learned weights can be copied.
         self._given = parameter if parameter.shape == full else parameter.expand(full)
         # Our own checks say more than torch's, which are skipped.
