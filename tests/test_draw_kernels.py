@@ -25,7 +25,7 @@ from support import samplers
 from support.distributions import assert_possible
 from support.goodness import Yardstick, tilted_log_odds
 from support.kernels import DEVICE, INTERPRETED, with_kernels
-from support.samplers import Chance
+from support.philox import SEED, fixed_seed, philox
 from support.urns import URNS, Urn, by_name
 
 pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
@@ -48,7 +48,6 @@ pytestmark = [
     ),  # the interpreter's NumPy, on what is masked afterwards
 ]
 DRAWS = 10_000 if INTERPRETED else 10_000_000
-SEED = 0x0123456789ABCDEF
 # With a fresh seed and right kernels the probability that any test of this file fails is this;
 # CASES p-value lists share it.
 FALSE_ALARM = 1e-4
@@ -92,24 +91,6 @@ def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
 # --------------------------------------------------------------------------------------------------
 
 
-def philox(key: int, index: np.ndarray, second: int = 0, third: int = 0) -> list[np.ndarray]:
-    """Philox4x32-10 in the notation of its authors: four words for each index."""
-    word, full = np.uint64(32), np.uint64(0xFFFFFFFF)
-    index = index.astype(np.uint64)
-    c = [index & full, index >> word, np.full_like(index, second), np.full_like(index, third)]
-    k0, k1 = key & 0xFFFFFFFF, key >> 32
-    for _ in range(10):
-        product_0, product_1 = np.uint64(0xD2511F53) * c[0], np.uint64(0xCD9E8D57) * c[2]
-        c = [
-            (product_1 >> word) ^ c[1] ^ np.uint64(k0),
-            product_1 & full,
-            (product_0 >> word) ^ c[3] ^ np.uint64(k1),
-            product_0 & full,
-        ]
-        k0, k1 = (k0 + 0x9E3779B9) & 0xFFFFFFFF, (k1 + 0xBB67AE85) & 0xFFFFFFFF
-    return c
-
-
 def test_philox_gives_its_published_words() -> None:
     assert [f"{int(w[0]):08x}" for w in philox(0, np.zeros(1))] == [
         "6627e8d5",
@@ -120,11 +101,6 @@ def test_philox_gives_its_published_words() -> None:
     ones = np.array([0xFFFFFFFFFFFFFFFF], dtype=np.uint64)
     words = philox(0xFFFFFFFFFFFFFFFF, ones, 0xFFFFFFFF, 0xFFFFFFFF)
     assert [f"{int(w[0]):08x}" for w in words] == ["408f276d", "41c83b0e", "a20bc7c6", "6d5451fd"]
-
-
-def fixed_seed() -> Chance:
-    """Kernels draw their seed by `torch.randint`."""
-    return Chance({torch.randint: lambda *_, device: torch.tensor([SEED], device=device)})
 
 
 def bits(high: np.ndarray, low: np.ndarray) -> np.ndarray:

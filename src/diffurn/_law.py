@@ -9,7 +9,7 @@ have the shape ``(num_samples, ..., c)``.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import torch
 from torch import Tensor
@@ -42,6 +42,15 @@ class Chain(Protocol):
     def in_order(self, counts: Tensor) -> Tensor:
         """Counts ``(R, c)`` in the chain's order as ``(num_samples, ..., c)`` in the urn's."""
         ...
+
+
+class Relaxation(NamedTuple):
+    """How the draws of a chain are relaxed; see `estimators.GumbelSoftmax`."""
+
+    merged: bool
+    temperature: float | Tensor
+    hard: bool
+    through_draws_left: bool
 
 
 class Law(Protocol):
@@ -118,6 +127,12 @@ class Law(Protocol):
                 (2023, section 4.1).
             temperature: of the softmax over counts. Tails matter more at a higher temperature.
         """
+        ...
+
+    def relaxed(
+        self, num_samples: int, order: Sequence[int] | None, how: Relaxation
+    ) -> Tensor | None:
+        """Relaxed draws of the chain by kernels, or None where there is no kernel."""
         ...
 
 

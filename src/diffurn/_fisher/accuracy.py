@@ -13,6 +13,12 @@ NODE_NATS = 36.0
 # The most nodes at which |φ| can exceed e^-36 if K is `span` half-widths. The maximum over all
 # variances is at σ² ≈ 17.
 NODES = {1: 25, 2: 49}
+# Counts whose log-weight is this far below the largest are negligible for a softmax at temperature
+# τ ≤ 1. At a higher temperature it is τ times as far.
+WINDOW_NATS = 38.0
+# Within so many nats of the peak one set of nodes gives the masses of all counts. A softmax of a
+# high temperature needs more of the tails, where every count has its own nodes.
+NEAR_NATS = 40.0
 # Up to this many groups a c × c matrix product is faster than two cumulative sums.
 FEW_GROUPS = 64
 

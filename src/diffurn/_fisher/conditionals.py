@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from diffurn._fisher.accuracy import NEAR_NATS
 from diffurn._fisher.moments import log_mass_anywhere, log_masses_near
 from diffurn._fisher.nodes import half_width
 from diffurn._fisher.tilt import log_tilt
@@ -85,9 +86,7 @@ def conditional(
         ratio = (log_odds - later_log_odds.squeeze(-1)).unsqueeze(-1)
         log_weights = coefficients + steps * ratio
     else:
-        # Within 40 nats of the peak one set of nodes gives all counts. A softmax of a high
-        # temperature needs more of the tails, where every count has its own nodes.
-        if nats <= 40:
+        if nats <= NEAR_NATS:
             rest = log_masses_near(later_log_odds, later_sizes, left_over)
         else:
             rest = log_mass_anywhere(

@@ -10,18 +10,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-from diffurn._fisher import marginals, moments
+from diffurn._fisher import marginals, moments, relaxed
+from diffurn._fisher.accuracy import WINDOW_NATS
 from diffurn._fisher.conditionals import Conditional, conditional, merged
 from diffurn._fisher.mode import mode
 from diffurn._fisher.sampling.rejection import draw_each
 from diffurn._fisher.tilt import log_tilt
-from diffurn._law import Chain, most_balls
+from diffurn._law import Chain, Relaxation, most_balls
 from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.tracing import reading_numbers
-
-# Counts whose log-weight is this far below the largest are negligible for a softmax at temperature
-# τ ≤ 1. At a higher temperature it is τ times as far.
-_NATS = 38.0
 
 
 class FisherLaw:
@@ -82,6 +79,13 @@ class FisherLaw:
         temperature: float | Tensor,
     ) -> Chain:
         return self.general.chain(num_samples, order, merged, temperature)
+
+    def relaxed(
+        self, num_samples: int, order: Sequence[int] | None, how: Relaxation
+    ) -> Tensor | None:
+        if not relaxed.has_kernel(self.general.draws.device, self.groups, how):
+            return None
+        return relaxed.draw(*self.general.operands, num_samples, order, how)
 
 
 @dataclass(frozen=True)
@@ -256,7 +260,7 @@ class _Chain:
             orders = torch.tensor(list(order), device=device).expand(len(draws), -1)
         copies = max(1, num_samples) if order is not None else 1
         rows = log_odds.gather(-1, orders), sizes.gather(-1, orders), draws
-        nats = _NATS * max(1.0, float(temperature))
+        nats = WINDOW_NATS * max(1.0, float(temperature))
         return cls(*rows, orders.argsort(-1), shape, copies, merged, nats)
 
     @property

@@ -116,6 +116,15 @@ def sampling_kernels(device: torch.device) -> Any:
     return sampling
 
 
+def chain_kernels(device: torch.device) -> Any:
+    """The module of kernels for the Gumbel-Softmax chain, or None if the device has no kernels."""
+    if not has_kernels(device):
+        return None
+    from diffurn._kernels import chain
+
+    return chain
+
+
 def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """The Triton kernel that replaces a primitive; the first call imports Triton.
 

@@ -253,6 +253,47 @@ def _angle(p, sine, half_sine_squared, length):
 
 
 @triton.jit
+def _nodes(
+    log_odds, group_sizes, tilt, draws, groups, tiles,
+    SPAN: tl.constexpr, GROUPS: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """Amplitude, phase, θ, sin θ and sin²(θ/2) of `nodes.Nodes`, the variance of S, and Σm."""
+    zero = tl.full((), 0.0, tl.float64)
+    variance, exceptions, drawn_often, balls = zero, zero, zero, zero
+    tile = 0
+    while tile < tiles:
+        p, q, size = _groups(
+            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
+        )
+        variance += tl.sum(size * p * q)
+        exceptions += tl.sum(tl.where(p > q, -size * q, size * p))
+        drawn_often += tl.sum(tl.where(p > q, size, 0.0))
+        balls += tl.sum(size)
+        tile += 1
+    half_width = NATS / 3.0 + tl.sqrt(NATS * NATS / 9.0 + 2.0 * NATS * variance)
+    period = 2.0 * tl.floor(SPAN * half_width / 2.0) + 3.0
+    k = tl.arange(0, T).to(tl.float64)
+    used = 2.0 * k < period
+    theta = tl.where(used, TWO_PI * k / period, 0.0)
+    sine, half_sine = tl.sin(theta), tl.sin(0.5 * theta)
+    half_sine_squared = half_sine * half_sine
+    log_amplitude, phase = tl.zeros((T,), tl.float64), (exceptions + (drawn_often - draws)) * theta
+    tile = 0
+    while tile < tiles:
+        p, q, size = _groups(
+            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
+        )
+        rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
+        missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
+        log_amplitude += tl.sum(0.5 * size[:, None] * log1p(-missing), 0)
+        angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
+        phase += tl.sum(signed * (angle - rarer * theta[None, :]), 0)
+        tile += 1
+    amplitude = tl.where(used, tl.where(k == 0.0, 1.0, 2.0) / period * tl.exp(log_amplitude), 0.0)
+    return amplitude, phase, theta, sine, half_sine_squared, variance, balls
+
+
+@triton.jit
 def _measure(
     log_odds,
     group_sizes,
@@ -264,36 +305,9 @@ def _measure(
     T: tl.constexpr,
 ):
     """ζ on the nodes, real and imaginary part, sin θ, sin²(θ/2), P(S = n) and Σm."""
-    zero = tl.full((), 0.0, tl.float64)
-    variance, exceptions, drawn_often, balls = zero, zero, zero, zero
-    for tile in range(TILES):
-        p, q, size = _groups(
-            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
-        )
-        variance += tl.sum(size * p * q)
-        exceptions += tl.sum(tl.where(p > q, -size * q, size * p))
-        drawn_often += tl.sum(tl.where(p > q, size, 0.0))
-        balls += tl.sum(size)
-    period = (
-        2.0 * tl.floor((NATS / 3.0 + tl.sqrt(NATS * NATS / 9.0 + 2.0 * NATS * variance)) / 2.0)
-        + 3.0
+    amplitude, phase, _, sine, half_sine_squared, _, balls = _nodes(
+        log_odds, group_sizes, tilt, draws, groups, TILES, 1, GROUPS, T
     )
-    k = tl.arange(0, T).to(tl.float64)
-    used = 2.0 * k < period
-    theta = tl.where(used, TWO_PI * k / period, 0.0)
-    sine, half_sine = tl.sin(theta), tl.sin(0.5 * theta)
-    half_sine_squared = half_sine * half_sine
-    log_amplitude, phase = tl.zeros((T,), tl.float64), (exceptions + (drawn_often - draws)) * theta
-    for tile in range(TILES):
-        p, q, size = _groups(
-            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
-        )
-        rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
-        missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
-        log_amplitude += tl.sum(0.5 * size[:, None] * log1p(-missing), 0)
-        angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
-        phase += tl.sum(signed * (angle - rarer * theta[None, :]), 0)
-    amplitude = tl.where(used, tl.where(k == 0.0, 1.0, 2.0) / period * tl.exp(log_amplitude), 0.0)
     real, imaginary = amplitude * tl.cos(phase), amplitude * tl.sin(phase)
     mass = tl.sum(real)
     return real / mass, imaginary / mass, sine, half_sine_squared, mass, balls

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
+from diffurn._law import Relaxation
 from diffurn._numerics.autograd import straight_through
 from diffurn.estimators.estimator import Estimator
 from diffurn.estimators.noise import gumbel_noise
@@ -62,6 +63,10 @@ class GumbelSoftmax(Estimator):
     Later groups depend on the hard counts of earlier ones. Gradients flow to them through the draws
     left, with α continued to real n. The last group gets all draws left, so its derivative in them
     is 1.
+
+    On CUDA devices one kernel draws all groups. These draws have first derivatives only. The plain
+    operations remain for Gumbel-Rao, for a temperature with a gradient, and for exact conditional
+    laws at temperatures above 1.05.
 
     Reference: Sutter et al. (ICLR 2023), Algorithms 1 and 2.
 
@@ -124,6 +129,10 @@ class GumbelSoftmax(Estimator):
 
     def rsample(self, law: Law, num_samples: int) -> Tensor:
         order = None if isinstance(self.order, str) else self._permutation(law.groups)
+        if not self.rao_blackwell:
+            counts = law.relaxed(num_samples, order, self._relaxation())
+            if counts is not None:
+                return counts
         chain = self._chain(law, num_samples, order)
         return chain.in_order(self._drawn(chain)[0])
 
@@ -202,6 +211,10 @@ class GumbelSoftmax(Estimator):
 
     def _chain(self, law: Law, num_samples: int, order: list[int] | None) -> Chain:
         return law.chain(num_samples, order, self.conditionals == "merged", self.temperature)
+
+    def _relaxation(self) -> Relaxation:
+        merged = self.conditionals == "merged"
+        return Relaxation(merged, self.temperature, self.hard, self.through_draws_left)
 
     def _drawn(self, chain: Chain) -> tuple[Tensor, list[_Step]]:
         """Counts ``(R, c)`` in the chain's order, and the steps of all groups but the last.
