@@ -73,7 +73,7 @@ def scaling(found: Sequence[Growth], law: str, quantity: str, where: str) -> Fig
         Line2D([], [], label=name, **_style(name))
         for name in sorted(names, key=[*STYLES, *names].index)
     ]
-    legend_below(figure, handles, min(5, len(handles)))
+    legend_below(figure, handles, min(columns + 1, len(handles)))
     figure.suptitle(
         f"{LAWS[law]}: {quantity}, {where}; fitted exponents in each contender's colour", size=11
     )

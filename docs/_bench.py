@@ -1,15 +1,21 @@
-"""The tables of `results/bench-*/ratios.md` as one table that a reader can filter."""
+"""The records of `results/bench-*`: curves of time, and one table that a reader can filter."""
 
 from __future__ import annotations
 
+import gzip
 import html
+import json
 import math
 import re
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
-RESULTS = Path(__file__).parents[1] / "results"
+from matplotlib.figure import Figure
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
 MACHINES = {"bench-cpu": "2 CPU cores", "bench-h200": "H200"}
 _NOTE = re.compile(r"(?P<ratio>[\d.,e+-]+)(?: \[(?P<note>.*)\])?")
 _FLOORS = "torch Binomial", "torch Multinomial"  # samplers of easier distributions
@@ -74,6 +80,21 @@ def _read(machine: str, text: str) -> Iterator[Comparison]:
                 ratio, note = (found["ratio"], found["note"] or "") if found else ("–", cell)
                 if note != "–":
                     yield Comparison(machine, law, job, c, m, B, ours, peer, ratio, note)
+
+
+def curves(folder: str, law: str, over: str) -> Figure | None:
+    """Time of each operation on three groups over m, and over another axis of the benchmarks."""
+    sys.path.append(str(ROOT))
+    from benchmarks.figure import scaling
+    from benchmarks.growth import growths
+
+    with gzip.open(RESULTS / folder / "bench.json.gz") as file:
+        found = growths(json.load(file)["records"])
+    chosen = [g for g in found if g.axis == over or (g.axis == "m" and "c = 3" in g.fixed)]
+    figure = scaling(chosen, law, "time", MACHINES[folder])
+    if figure:
+        figure.set_dpi(150)
+    return figure
 
 
 def by_peer() -> str:

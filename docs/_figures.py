@@ -234,16 +234,16 @@ def chain_picture(
 def layers_picture(
     layers: Sequence[tuple[str, str, Sequence[str]]], arrows: Sequence[tuple[str, str]]
 ) -> Figure:
-    """Boxes one above the other, each with the name, the purpose and the modules of a layer; an
-    arrow leads from a layer to one that it imports.
+    """Boxes one above the other, each with the name, the purpose and the modules of a layer. A
+    line leads from each layer, and its arrows end at the layers that it imports.
     """
     texts = {
         name: textwrap.wrap(
-            "\u00a0· ".join(module.removeprefix(f"{name}.") for module in modules), 84
+            "\u00a0· ".join(module.removeprefix(f"{name}.") for module in modules), 118
         )
         for name, _, modules in layers
     }
-    heights = {name: 0.62 + 0.13 * len(lines) for name, lines in texts.items()}
+    heights = {name: 0.62 + 0.14 * len(lines) for name, lines in texts.items()}
     figure = Figure(figsize=(9, 0.95 * sum(heights.values())), layout="constrained", dpi=150)
     panel = figure.subplots()
     order = {name: row for row, (name, _, _) in enumerate(layers)}
@@ -272,17 +272,16 @@ def layers_picture(
             linespacing=1.25,
         )
         middle[name] = y + heights[name] / 2
-    for column, (source, target) in enumerate(
-        sorted(arrows, key=lambda pair: (order[pair[0]], order[pair[1]]))
-    ):
-        x, colour = 6.2 + 0.17 * column, COLOURS[order[source] % len(COLOURS)]
-        panel.annotate(
-            "",
-            (x, middle[target]),
-            (x, middle[source]),
-            arrowprops={"arrowstyle": "-|>", "color": colour, "linewidth": 1.3},
-        )
-        panel.plot(x, middle[source], "o", color=colour, markersize=4)
-    panel.set(xlim=(-0.05, 6.3 + 0.17 * len(arrows)), ylim=(0, sum(heights.values())))
+    sources = [name for name in order if any(source == name for source, _ in arrows)]
+    for column, source in enumerate(sources):
+        x, colour = 6.3 + 0.2 * column, COLOURS[order[source] % len(COLOURS)]
+        aside = 0.02 * (column - len(sources) / 2)  # arrows at one box do not hide each other
+        ends = [middle[target] + aside for name, target in arrows if name == source]
+        panel.plot((6, x, x), (middle[source], middle[source], min(ends)), color=colour)
+        panel.plot(6, middle[source], "o", color=colour, markersize=4)
+        for y in ends:
+            style = {"arrowstyle": "-|>", "color": colour, "shrinkA": 0, "shrinkB": 0}
+            panel.annotate("", (6, y), (x, y), arrowprops=style)
+    panel.set(xlim=(-0.05, 6.4 + 0.2 * len(sources)), ylim=(0, sum(heights.values())))
     panel.axis("off")
     return figure

@@ -178,7 +178,7 @@ def architecture(
         if path.stem in ("__init__", "__main__") and path.parent == folder:
             continue
         source = layer_of(module, layers)
-        if path.stem != "__init__":
+        if path.stem != "__init__" and path.parent.name != "arms":
             modules[source].append(module.partition(".")[2])
         for each in imports_of(path, folder):
             target = layer_of(each.name, layers)

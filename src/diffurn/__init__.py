@@ -59,7 +59,7 @@ if TYPE_CHECKING:
     from diffurn.partition import RandomPartition
     from diffurn.wallenius import WalleniusHypergeometric
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 __all__ = [
     "ClogitResult",

@@ -625,10 +625,11 @@ def test_without_a_study_the_studies_and_arms_are_listed() -> None:
     listed = runner.invoke(tiny.APP, ["reproduce"])
     assert listed.exit_code == 0
     lines = [
-        "Studies and their arms:",
+        "Studies, the arms of each, and the options that --set takes:",
+        "",
         "  tiny",
-        "    paper       Forty steps",
-        "    short-walk  Two steps and one seed",
+        "    --arm paper       Forty steps",
+        "    --arm short-walk  Two steps and one seed",
     ]
     assert listed.stdout.splitlines() == lines
     helped = runner.invoke(tiny.APP, ["reproduce", "--help"])
@@ -713,16 +714,26 @@ def test_files_and_pipes_get_lines_of_progress(
     for done, unit in ((0, "a"), (1, "b"), (2, "c"), (2, "c"), (3, "")):
         tell(done, 3, unit)
     assert capsys.readouterr().err.splitlines() == [
-        "tiny: 1 of 3 units after 0.2 minutes; next: b",
-        "tiny: 2 of 3 units after 1.0 minutes; next: c",
-        "tiny: 3 of 3 units after 1.5 minutes",
+        "tiny: 1 of 3 units after 12 seconds; next: b",
+        "tiny: 2 of 3 units after 60 seconds; next: c",
+        "tiny: 3 of 3 units after 90 seconds",
     ]
 
 
-def test_the_list_of_arms_fits_into_eighty_columns() -> None:
+def test_the_list_of_studies_fits_into_eighty_columns() -> None:
     lines = "\n".join(reproduce.listing(STUDIES)).splitlines()
     assert max(map(len, lines)) <= 78
-    assert all(line.startswith("  ") for line in lines[1:])
+    assert all(not line or line.startswith("  ") for line in lines[1:])
+
+
+@pytest.mark.parametrize("name", STUDIES)
+def test_the_list_of_studies_names_every_option_of_every_arm(name: str) -> None:
+    entry = STUDIES[name]
+    named = {
+        option for arm in entry.arm_names() for option in settings.field_names(entry.options(arm))
+    }
+    assert entry.summary()
+    assert set(entry.settings()) == named
 
 
 def test_a_directory_of_an_early_version_names_no_arm_and_is_resumed(uninterrupted: Path) -> None:

@@ -43,8 +43,10 @@ def command(
         Path | None, typer.Option(help="File to write; standard output by default.")
     ] = None,
 ) -> None:
-    """Draw from an urn: a CSV table of the balls available (m_<group>) and drawn (x_<group>), as
-    `diffurn fit` reads it.
+    """Draw from an urn, and write the counts as a CSV table.
+
+    The columns are m_<group> for the balls available and x_<group> for the balls drawn, as
+    `diffurn fit` reads them.
     """
     import torch
 

@@ -38,6 +38,7 @@ input[type=radio]:checked {{
 .words th, .words td {{ padding: 0.18rem 0.55rem; text-align: right; border: 0 !important; border-bottom: 1px solid #8884 !important; }}
 .words table, .words tr {{ border: 0 !important; }}
 .words td {{ white-space: nowrap; }}
+@media (max-width: 700px) {{ .fit {{ overflow-x: auto; }} .fit img {{ min-width: 40rem; }} }}
 @media (max-width: 500px) {{ .words th, .words td {{ padding: 0.15rem 0.3rem; font-size: 0.85rem; }} }}
 .words th:first-child, .words td:first-child {{ text-align: left; padding-left: 0; }}
 """ + "".join(

@@ -275,7 +275,7 @@ class FisherHypergeometric(Distribution):  # type: ignore[misc]
     @property
     @jax.jit
     def log_normalizer(self) -> Array:
-        """log Σ_x ∏_j C(m_j, x_j) ω_j^x_j; its gradient in log ω is the mean."""
+        """``log Σ_x ∏_j C(m_j, x_j) ω_j^x_j``; its gradient in log ω is the mean."""
         return _LOG_NORMALIZER(*self._operands()).astype(self.dtype)
 
     @property

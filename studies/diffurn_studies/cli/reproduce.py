@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
 from pathlib import Path
-from textwrap import fill
+from textwrap import wrap
 from typing import Annotated, Any, NamedTuple
 
 import typer
@@ -29,9 +29,11 @@ from diffurn_studies.harness import settings
 from diffurn_studies.harness.arms import DEFAULT, Entry
 from diffurn_studies.harness.errors import RunError
 from diffurn_studies.harness.study import Study
+from diffurn_studies.harness.tables import duration
 from diffurn_studies.registry import STUDIES
 
 QUICK = "A quick run: small data and few steps. Its figures are no verdict on any claim."
+WIDTH = 78  # of the help, in a terminal of 80 columns
 
 
 class Planned(NamedTuple):
@@ -45,15 +47,14 @@ class Planned(NamedTuple):
 
 
 def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
-    """The command for some studies; its help lists them with their arms."""
+    """The command for some studies; its help lists them with their arms and options."""
 
     def reproduce(
         name: Annotated[
             str | None,
             typer.Argument(
                 metavar="STUDY",
-                help="Study to run; all runs every study. Without one, the studies and their arms "
-                "are listed.",
+                help="Study to run; all runs every study. Without one, the studies are listed.",
                 show_default=False,
             ),
         ] = None,
@@ -91,18 +92,20 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
         assignments: Annotated[
             list[str] | None,
             typer.Option(
-                "--set", help="A number, text or list of the options, as name=value; repeatable."
+                "--set",
+                help="A number, text or list of the options above, as name=value; repeatable.",
             ),
         ] = None,
         as_json: Annotated[
             bool, typer.Option("--json", help="Print JSON instead of tables.")
         ] = False,
     ) -> None:
-        from diffurn.cli.output import refuse
+        from diffurn.cli.output import refuse, standard_output
         from diffurn_studies.harness import engines, runner
 
         if name is None:
-            typer.echo("\n".join(listing(studies)))
+            width = min(WIDTH, standard_output().width)
+            typer.echo("\n".join(listing(studies, width)))
             return
         try:
             asked = dict(map(settings.split, assignments or []))
@@ -147,18 +150,33 @@ def command(studies: Mapping[str, Entry]) -> Callable[..., None]:
     return reproduce
 
 
-def listing(studies: Mapping[str, Entry], width: int = 78) -> Iterator[str]:
-    """The studies and their arms, in lines of at most this width."""
-    yield "Studies and their arms:"
+def listing(studies: Mapping[str, Entry], width: int = WIDTH) -> Iterator[str]:
+    """The studies, their arms and their options, in lines of at most this width."""
+    yield "Studies, the arms of each, and the options that --set takes:"
     for name, entry in studies.items():
         arms = entry.arm_names()
         indent = 6 + max(map(len, arms))
-        yield f"  {name}"
+        yield ""
+        yield from wrap(
+            ": ".join(filter(None, [name, entry.summary()])),
+            width,
+            initial_indent="  ",
+            subsequent_indent="    ",
+        )
         for arm in arms:
-            beginning = f"    {arm}".ljust(indent)
-            yield fill(
-                entry.about(arm), width, initial_indent=beginning, subsequent_indent=" " * indent
+            beginning = f"    --arm {arm}".ljust(indent + 6)
+            yield from wrap(
+                entry.about(arm),
+                width,
+                initial_indent=beginning,
+                subsequent_indent=" " * (indent + 6),
             )
+        yield from wrap(
+            ", ".join(entry.settings()),
+            width,
+            initial_indent="    --set ",
+            subsequent_indent=" " * 10,
+        )
 
 
 def _planned(
@@ -269,9 +287,8 @@ def _lines(name: str, every: float = 10.0) -> Callable[[int, int, str], None]:
         if now - told >= every and done > before:
             told, before = now, done
             following = f"; next: {unit}" if unit else ""
-            minutes = (now - start) / 60
-            line = f"{name}: {done} of {total} units after {minutes:.1f} minutes{following}"
-            typer.echo(line, err=True)
+            counted = f"{done} of {total} units after {duration(now - start)}"
+            typer.echo(f"{name}: {counted}{following}", err=True)
 
     return tell
 

@@ -74,7 +74,7 @@ def accuracies(
     """Test accuracy over the epochs: every model a thin line, means thick lines, the paper's
     figures as marks at the end.
     """
-    figure = Figure(figsize=(4.4 * len(versions) + 0.6, 4.4), layout="constrained", dpi=160)
+    figure = Figure(figsize=(3.1 * len(versions) + 0.6, 4), layout="constrained", dpi=160)
     panels = figure.subplots(1, len(versions), sharey=True, squeeze=False)[0]
     drawn = (
         {"color": colour, "linestyle": line}
@@ -126,7 +126,7 @@ def weights(
     bars, runs as marks.
     """
     height, width = max(1, len(priors)), len(versions)
-    figure = Figure(figsize=(4.6 * width + 0.4, 2.6 * height + 0.7), layout="constrained", dpi=160)
+    figure = Figure(figsize=(3.2 * width + 0.4, 2.4 * height + 0.7), layout="constrained", dpi=160)
     panels = figure.subplots(height, width, sharex=True, sharey=True, squeeze=False)
     for column, (version, name) in enumerate(versions.items()):
         frequencies = np.array(counts[name]) / sum(counts[name])

@@ -10,7 +10,8 @@ from __future__ import annotations
 import ast
 import importlib
 import pkgutil
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -47,6 +48,18 @@ class Entry:
         docstring = ast.get_docstring(ast.parse(path.read_text(encoding="utf-8"))) or ""
         return docstring.partition("\n")[0].rstrip(".")
 
+    def summary(self) -> str:
+        """The docstring of the study's package, in which its arms are."""
+        package = sys.modules.get(self.arms.__name__.rpartition(".")[0])
+        return "" if package is None else (package.__doc__ or "").strip().rstrip(".")
+
+    def settings(self) -> list[str]:
+        """The names of the options of all arms, read without importing them."""
+        names: list[str] = []
+        for path in (Path(folder).parent / "options.py" for folder in self._folders):
+            names += _option_names(path) if path.is_file() else []
+        return list(dict.fromkeys(names))
+
     def options(self, arm: str) -> Any:
         """The options of an arm."""
         if arm not in self.arm_names():
@@ -56,6 +69,16 @@ class Entry:
     @property
     def _folders(self) -> list[str]:
         return list(self.arms.__path__)
+
+
+def _option_names(path: Path) -> Iterator[str]:
+    """The fields of the classes of options in a module."""
+    for each in ast.parse(path.read_text(encoding="utf-8")).body:
+        if isinstance(each, ast.ClassDef) and each.name.endswith("Options"):
+            fields = (line for line in each.body if isinstance(line, ast.AnnAssign))
+            for line in fields:
+                if "ClassVar" not in ast.unparse(line.annotation):
+                    yield ast.unparse(line.target)
 
 
 def _module(arm: str) -> str:

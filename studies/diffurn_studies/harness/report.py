@@ -19,7 +19,7 @@ import diffurn
 from diffurn.cli.files import replacing
 from diffurn_studies.harness.records import RunError, read_file
 from diffurn_studies.harness.run_directory import RunDirectory
-from diffurn_studies.harness.tables import Table, text
+from diffurn_studies.harness.tables import Table, duration, text
 
 # Columns with these headings are set apart.
 _KINDS = ("paper", "difference")
@@ -119,7 +119,7 @@ def read_run(path: Path, anchor: str) -> ShownRun:
         verdict=[] if published is None else published.verdict,
         finished=finished,
         total=total,
-        duration=_duration(sum(directory.timings().values())),
+        duration=duration(sum(directory.timings().values())),
         tables=[] if published is None else [_shown(table) for table in published.tables],
         figures=[] if published is None else list(_pictures(path / "figures", published.captions)),
         options=[
@@ -166,10 +166,3 @@ def _spelled(value: Any) -> str:
     if isinstance(value, list) and not any(isinstance(item, list | dict) for item in value):
         return ", ".join(map(_spelled, value))
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
-
-
-def _duration(seconds: float) -> str:
-    for size, unit in ((3600, "hours"), (60, "minutes")):
-        if seconds >= 2 * size:
-            return f"{seconds / size:.1f} {unit}"
-    return f"{seconds:.0f} seconds"

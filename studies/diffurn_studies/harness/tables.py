@@ -95,6 +95,19 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
+def duration(seconds: float) -> str:
+    """A time in the unit that reads best.
+
+    Example:
+        >>> duration(42.0), duration(600.0), duration(9000.0)
+        ('42 seconds', '10.0 minutes', '2.5 hours')
+    """
+    for size, unit in ((3600, "hours"), (60, "minutes")):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.1f} {unit}"
+    return f"{seconds:.0f} seconds"
+
+
 def mean_and_deviation(values: Sequence[float], digits: int = 2, tight: bool = False) -> str | None:
     """The mean with the standard deviation of a sample; `tight` is for tables of many columns.
 

@@ -59,7 +59,7 @@ def _part(records: list[dict[str, Any]], symbol: str, urn: str) -> Figure:
     """The paper's figures of one part: histograms of all groups, distances and p-values. The first
     column is the paper's test, the others compare with Fisher's law.
     """
-    figure = Figure(figsize=(12.5, 14), layout="constrained", dpi=160)
+    figure = Figure(figsize=(9.5, 12), layout="constrained", dpi=160)
     figure.suptitle(f"{urn.rstrip('.')}: {symbol} varied", size=11)
     grid = figure.add_gridspec(5, 3, height_ratios=(1.15, 1.15, 1.15, 1, 1))
     panels: Any = np.empty((5, 3), dtype=object)
@@ -165,7 +165,7 @@ def _distances(above: Any, below: Any, records: list[dict[str, Any]], comparison
 
 def _remark(records: list[dict[str, Any]]) -> Figure:
     """The error of the merge at ω and at the best ω̃, and the weights ω̃."""
-    figure = Figure(figsize=(10, 4), layout="constrained", dpi=160)
+    figure = Figure(figsize=(9, 4), layout="constrained", dpi=160)
     left, right = figure.subplots(1, 2)
     values = [record["value"] for record in records]
     for place, (label, marker, fill) in enumerate(

@@ -68,7 +68,7 @@ def _curves(records: dict[str, dict[str, Any]], weights: Sequence[float], source
     """The paper's two figures side by side: losses and log-weights over the steps, one row per
     gradient.
     """
-    figure = Figure(figsize=(16, 8.6), layout="constrained", dpi=150)
+    figure = Figure(figsize=(11, 7.6), layout="constrained", dpi=150)
     seeds = len(records["covariance"]["final"])
     figure.suptitle(
         f"learning ω through draws, data of {LAWS[source]} (mean of {counted(seeds, 'seed')})",
@@ -116,7 +116,7 @@ def _curves(records: dict[str, dict[str, Any]], weights: Sequence[float], source
         for place, weight in enumerate(weights)
     ]
     handles.append(Line2D([], [], color="grey", linestyle=":", label="the urn's log ω, centred"))
-    legend_below(figure, handles, len(handles), handlelength=1.2)
+    legend_below(figure, handles, min(6, len(handles)), handlelength=1.2)
     return figure
 
 
@@ -137,7 +137,7 @@ def _same_range(panels: Any, log: bool) -> None:
 
 def _errors(errors: dict[str, dict[str, Tensor]], weights: Sequence[float]) -> Figure:
     """The error of every gradient, seed by seed, and the weights that it looks for."""
-    figure = Figure(figsize=(11, 4.6), layout="constrained", dpi=160)
+    figure = Figure(figsize=(9, 4.6), layout="constrained", dpi=160)
     panels = figure.subplots(1, 2, sharey=True)
     for panel, (source, found) in zip(panels, errors.items(), strict=True):
         for index, (name, style) in enumerate(STYLES.items()):

@@ -107,7 +107,7 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
     k̂. Errors are those of draws, and those of the urn's mode where it was recorded.
     """
     factors = models[0]["factors"]
-    figure = Figure(figsize=(13.5, 5.2), layout="constrained", dpi=160)
+    figure = Figure(figsize=(10, 5), layout="constrained", dpi=160)
     left, middle, right = figure.subplots(1, 3)
     places = _places(models)
     _errors(left, models, places, "shared_error_draw", latents)
@@ -131,7 +131,7 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
     if None in settings_of(models):
         label = "random s, by the true s of the pair"
         handles.append(Line2D([], [], **HOLLOW | {"linestyle": "--"}, **GREY, label=label))
-    legend_below(figure, handles, 3)
+    legend_below(figure, handles, 2 if max(len(str(h.get_label())) for h in handles) > 40 else 3)
     return figure
 
 
@@ -288,7 +288,7 @@ def _columns(
     """A figure with a column for each s."""
     settings = settings_of(models)
     figure = Figure(
-        figsize=(max(3.1 * len(settings), 6) + 0.6, height), layout="constrained", dpi=160
+        figsize=(max(2.4 * len(settings), 9) + 0.6, height), layout="constrained", dpi=160
     )
     panels = figure.subplots(rows, len(settings), sharex=True, sharey="row", squeeze=False)
     for panel in panels.ravel():

@@ -173,7 +173,7 @@ class StackUnit:
         told: list[str] = []
         logged: dict[str, float] = {}
         for shared in dict.fromkeys(member.shared for member in self.members):
-            told.append(f"{number_name(shared)}:")
+            of_methods: list[str] = []
             for method in self.options.methods:
                 chosen = [
                     found
@@ -187,14 +187,18 @@ class StackUnit:
                 ]
                 if last:
                     loss, independent = np.mean(last, 0)
-                    told.append(f"{method.label} {loss:.1f} k {independent:.2f}")
+                    of_methods.append(f"{method.label} {loss:.1f}, {independent:.2f}")
                     tag = re.sub(r"[^\w.-]+", "-", method.label).strip("-")
                     logged |= {
                         f"loss-{number_name(shared)}/{tag}": loss,
                         f"independent-{number_name(shared)}/{tag}": independent,
                     }
+            told.append(f"{number_name(shared)}: {'; '.join(of_methods)}")
         step = self.training.step
-        self.clock.tell(f"step {step}: {' '.join(told)}{self.clock.speed(step)}")
+        self.clock.tell(
+            f"step {step:,} of {self.options.steps:,}, loss and k̂ with {' | '.join(told)}"
+            f"{self.clock.speed(step)}"
+        )
         self.workspace.scalars(step, **logged)
 
     def _models(self, finals: list[dict[str, Any]]) -> list[dict[str, Any]]:

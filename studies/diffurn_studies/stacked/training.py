@@ -146,7 +146,7 @@ class Clock:
         """The speed since the last call, evaluations included."""
         steps, seconds = step - self.last_step, time.monotonic() - self.last_told
         self.last_step, self.last_told = step, time.monotonic()
-        return f"; {1000 * seconds / steps:.2f} ms a step" if steps else ""
+        return f"; {1000 * seconds / steps:,.1f} ms a step" if steps else ""
 
     def out_of_time(self) -> bool:
         return (

@@ -27,7 +27,7 @@ def colour_of(contender: str) -> str:
 
 def figures_of(results: Results) -> dict[str, Figure]:
     """Bias against spread of all contenders, and their draws against the law that is scored."""
-    figure = Figure(figsize=(12, 5), layout="constrained", dpi=150)
+    figure = Figure(figsize=(10, 5.4), layout="constrained", dpi=150)
     left, right = figure.subplots(1, 2, width_ratios=(3, 2))
     styles = {name: {"color": colour_of(name)} for name in results.options.contenders}
     for name, style in styles.items():
@@ -41,7 +41,7 @@ def figures_of(results: Results) -> dict[str, Figure]:
     left.set(
         xscale="log",
         yscale="log",
-        xlabel="bias, relative to the gradient (open: within three standard errors of zero)",
+        xlabel="bias, relative to the gradient\n(open: within three standard errors of zero)",
         ylabel=f"spread of a gradient from {results.options.samples} draws",
         title=f"gradients, {_SIZE} items",
     )
@@ -51,7 +51,7 @@ def figures_of(results: Results) -> dict[str, Figure]:
         right.plot([each["variation"] for each in found], [place] * len(found), "o", **style)
         right.plot([each["noise"] for each in found], [place] * len(found), "|", color="black")
     names = [CONTENDERS[name].words for name in styles]
-    right.set(xscale="log", xlabel="total variation of the draws (bars: chance)", title="draws")
+    right.set(xscale="log", xlabel="total variation of the draws\n(bars: chance)", title="draws")
     right.set_yticks(range(len(names)), names)
     right.invert_yaxis()
     for panel in (left, right):
@@ -64,7 +64,7 @@ def figures_of(results: Results) -> dict[str, Figure]:
         Line2D([], [], linestyle="", marker="o", color=style["color"], label=CONTENDERS[name].words)
         for name, style in styles.items()
     ]
-    legend_below(figure, handles, 5)
+    legend_below(figure, handles, 3)
     return {"subsets-toy": figure}
 
 

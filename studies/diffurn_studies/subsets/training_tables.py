@@ -180,7 +180,7 @@ def choices(results: Results) -> Table:
 
 def figures_of(results: Results) -> dict[str, Figure]:
     """The validation loss over the steps, of ours and of the field's."""
-    figure = Figure(figsize=(11, 4.4), layout="constrained", dpi=150)
+    figure = Figure(figsize=(9, 4.6), layout="constrained", dpi=150)
     panels = figure.subplots(1, 2, sharey=True)
     handles = []
     for name in results.options.contenders:
@@ -197,5 +197,5 @@ def figures_of(results: Results) -> dict[str, Figure]:
     panels[0].set_ylabel("validation loss")
     if results.options.task == "regression":
         panels[0].set_yscale("log")
-    legend_below(figure, handles, 4)
+    legend_below(figure, handles, 3)
     return {f"subsets-{results.options.task}": figure}

@@ -282,6 +282,8 @@ def _about_fit(result: FitResult) -> str:
             "determine, so this cannot be judged."
         )
     verdict = "rows differ no more than by chance"
+    if p < 1 - result.level and dispersion > 1:
+        verdict = "rows may differ by more than chance"
     if is_overdispersed(result):
         verdict = "rows differ by more than chance (overdispersion)"
         small = f"the model's standard errors are about {math.sqrt(dispersion):.2g} times too small"
