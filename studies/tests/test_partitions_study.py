@@ -18,6 +18,7 @@ from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.workspace import Workspace
 from diffurn_studies.partitions import study as partitions
 from diffurn_studies.partitions import training
+from diffurn_studies.partitions.figure import CAPTIONS
 from diffurn_studies.partitions.networks import Mixture
 from diffurn_studies.partitions.objectives import (
     OBJECTIVES,
@@ -207,7 +208,7 @@ def test_a_run_has_scores_of_every_method(results: Results, folder: Path) -> Non
     (table,) = partitions.table(results)
     assert len(table.rows) == 4
     assert "most accurate" in partitions.verdict(results)[0]
-    for name in partitions.CAPTIONS:
+    for name in CAPTIONS:
         assert (folder / "figures" / f"{name}.png").stat().st_size > 5_000
 
 

@@ -117,8 +117,8 @@ def subset_of_place(indicators: Tensor, places: Tensor) -> Tensor:
     """
     n = indicators.shape[-1]
     # T[c, p] = 1[p + 1 - c ≤ n_k]: the indicators moved by c places.
-    place, cut = torch.arange(n, device=indicators.device), torch.arange(n + 1).unsqueeze(-1)
-    moved = place - cut.to(place.device)
+    cut = torch.arange(n + 1, device=indicators.device).unsqueeze(-1)
+    moved = cut[:n, 0] - cut
     taken = torch.zeros_like(indicators[..., :1, :].sum(-2))  # 1[p < C_k], (..., n)
     rows = []
     for k in range(indicators.shape[-2]):

@@ -1,1 +1,1 @@
-"""Random partitions in models: variational clustering."""
+"""Random partitions in models: variational clustering, and neurons shared among tasks."""
