@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import tempfile
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,7 +19,7 @@ _SCRIPT = Path(__file__).with_suffix(".R")
 def fits(cases: Tensor, covariates: Tensor, rscript: str = "Rscript") -> Callable[[], Tensor]:
     """A function that fits β in an R process, which waits for its next call.
 
-    The process ends with this one, or when nothing holds the function any more.
+    The process ends when nothing holds the function any more.
     """
     command = [rscript, "--no-init-file", str(_SCRIPT)]
     with tempfile.TemporaryDirectory(prefix="diffurn-") as folder:
@@ -46,4 +47,5 @@ def fits(cases: Tensor, covariates: Tensor, rscript: str = "Rscript") -> Callabl
         words = process.stdout.readline().split()  # type: ignore[union-attr]
         return torch.tensor(list(map(float, words)), dtype=torch.float64)
 
+    weakref.finalize(fit, process.communicate)  # closes its input, which ends it
     return fit

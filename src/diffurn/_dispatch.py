@@ -170,9 +170,8 @@ _WORK_OF_AN_URN = 1 << 16
 # The same for all urns together, where few probabilities are wanted: for each, and in any case.
 _WORK_PER_PROBABILITY = 1500
 _WORK_FOR_ANY = 1 << 17
-# C kernels do both. They integrate a probability in the time of so much work for each group. The
-# states of a probability are found by operations of PyTorch, which are launched in the time of the
-# second number.
+# If C kernels do both, a probability is integrated in the time of so much work for each group, and
+# PyTorch's operations that find the states of counts are launched in the time of so much work.
 _WORK_OF_A_GROUP_BY_KERNELS = 1600
 _WORK_OF_LAUNCHES = 30_000
 # Nats below which the smallest probability of a state must not fall, or it would underflow.

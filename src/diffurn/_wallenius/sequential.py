@@ -146,6 +146,7 @@ def law_of_states(
 def mean_of_states(
     log_weights: Tensor, group_sizes: Tensor, draws: Tensor, states: States
 ) -> Tensor:
+    """E[X], ``(..., c)``."""
     law = law_of_states(log_weights, group_sizes, draws, states)
     mean = (law.unsqueeze(-2) * states.counts(draws)).sum(-1)
     return mean if states.draws else mean + 0 * log_weights  # without draws, derivatives are 0

@@ -6,7 +6,9 @@
 
 #include <stdlib.h>
 
-#define MOST_ONE_BY_ONE 48 /* draws */
+/* Draws that are made one by one: of a whole urn, whose first round is prepared, and of a rest. */
+#define MOST_ONE_BY_ONE 32
+#define MOST_OF_A_REST 48
 #define STEPS_OF_A_GUESS 3
 /* A guess halves the remaining arrivals on average, so this many rounds are never reached. */
 #define MOST_ROUNDS 10000
@@ -98,7 +100,7 @@ static int draw(Interval *race, const Groups *prepared, double first_guess, Rand
             for (int64_t j = 0; j < race->groups; j++) race->before[j] += race->within[j];
             return 1;
         }
-        if (race->needed <= MOST_ONE_BY_ONE && !(race->length < INF)) {
+        if (race->needed <= (i ? MOST_OF_A_REST : MOST_ONE_BY_ONE) && !(race->length < INF)) {
             one_by_one(race, random);
             return 1;
         }
