@@ -13,7 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from benchmarks.memory import peak_tensor_bytes
-from diffurn import FisherHypergeometric
+from diffurn import FisherHypergeometric, GumbelSoftmax
+from diffurn.estimators import Estimator
+from diffurn.nn import SubsetSampler
 
 # Urns, groups, balls per group, draws; and the milliseconds that the paper's released code takes
 # for a draw and its gradient on one H200.
@@ -23,6 +25,11 @@ STEPS = {
     (1_000_000, 3, 200, 180): None,
     (100, 1000, 10, 3000): None,
 }
+# Urns, groups, balls per group, draws; and the estimators by which they are drawn.
+MERGED, EXACT = GumbelSoftmax(conditionals="merged"), GumbelSoftmax(conditionals="exact")
+CHAINS = {(256, 50, 100, 500): (MERGED, EXACT), (50_000, 3, 200, 180): (MERGED,)}
+# Rows, items and chosen items.
+SUBSETS = ((64, 64, 8), (64, 784, 50))
 MANY = 1 << 28
 WARM_UP = 3
 
@@ -30,8 +37,10 @@ WARM_UP = 3
 def findings(device: torch.device) -> Iterator[tuple[str, str]]:
     """Jobs and their times, in words."""
     yield from steps(device)
+    yield from chains(device)
     yield from many_draws(device)
     yield from training_steps(device)
+    yield from subsets(device)
 
 
 def milliseconds(job: Callable[[], object], calls: int = 100) -> float:
@@ -65,14 +74,21 @@ def captured(job: Callable[[], object]) -> Callable[[], None]:
 
 
 def draw_and_gradient(
-    urns: int, groups: int, size: int, draws: int, device: torch.device
+    urns: int,
+    groups: int,
+    size: int,
+    draws: int,
+    device: torch.device,
+    estimator: Estimator | None = None,
 ) -> Callable[[], object]:
     log_weights = torch.randn(urns, groups, device=device, requires_grad=True)
     sizes, number = torch.full((groups,), size, device=device), torch.tensor(draws, device=device)
     slope = torch.randn(urns, groups, device=device)
 
     def job() -> object:
-        urn = FisherHypergeometric(sizes, number, log_weights=log_weights, validate_args=False)
+        urn = FisherHypergeometric(
+            sizes, number, log_weights=log_weights, estimator=estimator, validate_args=False
+        )
         return torch.autograd.grad((urn.rsample() * slope).sum(), log_weights)
 
     return job
@@ -88,7 +104,42 @@ def steps(device: torch.device) -> Iterator[tuple[str, str]]:
         faster = (
             f" ({theirs / eager:.0f} and {theirs / replayed:.0f} times faster)" if theirs else ""
         )
-        yield what, f"{eager:.2f} ms, captured {replayed:.3f} ms{faster}; {peak:.1f} MB"
+        yield what, f"{eager:.3f} ms, captured {replayed:.3f} ms{faster}; {peak:.1f} MB"
+
+
+def chains(device: torch.device) -> Iterator[tuple[str, str]]:
+    """A relaxed draw and its gradient, group after group."""
+    for shape, estimators in CHAINS.items():
+        for estimator in estimators:
+            job = draw_and_gradient(*shape, device, estimator)
+            what = "Gumbel, {}: draw and gradient of each of {:,} urns, c = {}, m = {}, n = {}"
+            yield what.format(estimator.conditionals, *shape), _eager_and_captured(job)
+
+
+def subsets(device: torch.device) -> Iterator[tuple[str, str]]:
+    """A subset and the gradient of its logits."""
+    for law in ("fisher", "wallenius"):
+        for rows, items, chosen in SUBSETS:
+            logits = torch.randn(rows, items, device=device, requires_grad=True)
+            slope = torch.randn(rows, items, device=device)
+            sampler = SubsetSampler(chosen, law)
+
+            def job(
+                sampler: SubsetSampler = sampler, logits: Tensor = logits, slope: Tensor = slope
+            ) -> object:
+                return torch.autograd.grad((sampler(logits) * slope).sum(), logits)
+
+            what = f"{law}: {chosen} of {items} items and the gradient, {rows} rows"
+            yield what, _eager_and_captured(job)
+
+
+def _eager_and_captured(job: Callable[[], object]) -> str:
+    eager = milliseconds(job)
+    try:
+        replayed = f"captured {milliseconds(captured(job)):.3f} ms"
+    except RuntimeError as error:  # a job that synchronises
+        replayed = f"not captured: {str(error).splitlines()[0]}"
+    return f"{eager:.3f} ms, {replayed}"
 
 
 def many_draws(device: torch.device) -> Iterator[tuple[str, str]]:

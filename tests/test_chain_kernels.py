@@ -4,7 +4,7 @@ PyTorch's operations.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,11 +16,10 @@ from torch import Tensor
 from diffurn import FisherHypergeometric, GumbelSoftmax, _dispatch
 from diffurn._fisher import relaxed
 from diffurn._fisher.conditionals import Conditional
-from diffurn.estimators.gumbel import _Step
 from support.distributions import assert_possible
 from support.goodness import Yardstick
 from support.kernels import DEVICE, INTERPRETED, with_kernels, without_kernels
-from support.philox import fixed_seed, gumbel
+from support.philox import SEED, fixed_seed, gumbel
 from support.urns import Urn, by_name
 
 pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
@@ -49,15 +48,9 @@ if INTERPRETED:  # it takes as long for a program of a thousand rows as for one 
 class WithNoiseOfKernels(GumbelSoftmax):
     """PyTorch's operations with the noise that the kernels compute for a seed."""
 
-    places: list[int] = field(default_factory=list)
-
-    def _draw_group(self, law: Conditional) -> _Step:
-        counts = law.lowest.detach().unsqueeze(-1) + law.steps
-        noise = gumbel(np.arange(len(counts)), len(self.places), counts.cpu().numpy())
-        self.places.append(len(self.places))
-        scores = law.log_weights + torch.tensor(noise, device=counts.device)
-        soft = torch.softmax(scores / self.temperature, -1)
-        return _Step(law, scores, soft, scores.detach().argmax(-1))
+    def _noise(self, place: int, law: Conditional) -> Tensor:
+        counts = (law.lowest.detach().unsqueeze(-1) + law.steps).cpu().numpy()
+        return torch.tensor(gumbel(np.arange(len(counts)), place, counts), device=DEVICE)
 
 
 def law_of(urn: Urn, leaf: Tensor) -> Any:
@@ -264,12 +257,27 @@ def test_other_relaxations_have_no_kernel(estimator: GumbelSoftmax) -> None:
         assert not relaxed.has_kernel(DEVICE, 1, EXACT._relaxation())
 
 
-def test_second_derivatives_are_refused_in_one_sentence() -> None:
-    leaf = leaf_of(FEW)
-    with with_kernels():
-        counts = MERGED.rsample(law_of(FEW, leaf), 1)
-        with pytest.raises(NotImplementedError, match="first derivatives only"):
-            torch.autograd.grad(counts.square().sum(), leaf, create_graph=True)
+@pytest.mark.parametrize("hard", [True, False])
+@pytest.mark.parametrize("estimator", [MERGED, EXACT], ids=["merged", "exact"])
+def test_second_derivatives_are_those_of_pytorch(estimator: GumbelSoftmax, hard: bool) -> None:
+    estimator, found = replace(estimator, hard=hard), []
+    upstream, again = torch.randn(2, FEW.groups, device=DEVICE)
+    for way in (by_operations, by_kernels):
+        leaf = leaf_of(FEW)
+        counts = way(estimator, FEW, leaf, 2)
+        with torch.enable_grad():
+            loss = (counts.square() * upstream).sum()
+            (first,) = torch.autograd.grad(loss, leaf, create_graph=True)
+            found.append((first.detach(), *torch.autograd.grad((first * again).sum(), leaf)))
+    torch.testing.assert_close(*found, rtol=1e-8, atol=1e-8)
+
+
+def test_the_noise_for_pytorch_is_that_of_the_words() -> None:
+    lowest = torch.tensor([0.0, 7.0, 3e9], device=DEVICE)
+    seed = torch.tensor([SEED], device=DEVICE)
+    found = kernels.noise(seed, 5, lowest, 40).cpu().numpy()
+    wanted = gumbel(np.arange(3), 5, lowest.cpu().numpy()[:, None] + np.arange(40))
+    np.testing.assert_allclose(found, wanted, rtol=1e-12)
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of torch.compile's own making

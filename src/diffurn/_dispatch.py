@@ -19,7 +19,7 @@ from diffurn._fisher.sampling.rejection import counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.single_balls import SingleBalls as FisherSingleBalls
 from diffurn._fisher.tabulated import Tabulated
-from diffurn._kernels.dispatch import can_call, has_kernels
+from diffurn._kernels.dispatch import can_call, has_kernels, is_eager
 from diffurn._numerics.autograd import asks_for_derivative, is_transforming
 from diffurn._numerics.enumeration import enumerate_counts
 from diffurn._numerics.tracing import can_check, can_read
@@ -109,6 +109,21 @@ def fisher_for_chains(urn: Urn, num_samples: int) -> FisherLaw:
     return _tabulated(urn, num_samples) or fisher(urn)
 
 
+def draws_are_fused(urn: Urn, num_samples: int) -> bool:
+    """Whether kernels draw from an urn's arguments, which saves launches, and no tables pay."""
+    given = urn._given
+    if not has_kernels(given.device) or not is_eager():
+        return False
+    if given.dtype not in (torch.float32, torch.float64):
+        return False
+    if not urn._is_log and asks_for_derivative(given):
+        return False
+    sizes = urn._composition
+    if sizes is not None and _tables_pay(sizes, urn.batch_shape.numel(), num_samples, given.device):
+        return False
+    return _affordable_cells(urn.event_shape[0], num_samples, by_kernels=True) <= 0
+
+
 def _kernels_pay(urn: Urn, num_samples: int) -> bool:
     """Whether quadratures by C kernels are faster than tables."""
     if not _has_kernels_on_cpu(urn):
@@ -145,11 +160,7 @@ def _tables_pay(sizes: Composition, urns: int, num_samples: int, device: torch.d
 def _alias_tables(operands: tuple[Tensor, Tensor, Tensor], num_samples: int) -> AliasTables | None:
     log_weights, _, draws = operands
     groups, by_kernels = log_weights.shape[-1], has_kernels(draws.device)
-    if by_kernels:
-        saved = _CELLS_PER_COUNT_OF_KERNELS * groups**1.5
-    else:
-        saved = _CELLS_PER_PROPOSED_COUNT * counts_proposed(groups)
-    affordable = saved * num_samples - _CELLS_PER_SPLIT * groups
+    affordable = _affordable_cells(groups, num_samples, by_kernels)
     if affordable <= 0 or not draws.numel() or not can_check():
         return None
     urns = PlainUrns.read(*operands)
@@ -159,6 +170,15 @@ def _alias_tables(operands: tuple[Tensor, Tensor, Tensor], num_samples: int) -> 
         return AliasTables(urns, "outcomes", *operands)
     is_chain = by_kernels and groups <= _LONGEST_CHAIN
     return AliasTables(urns, "chain" if is_chain else "tree", *operands)
+
+
+def _affordable_cells(groups: int, num_samples: int, by_kernels: bool) -> float:
+    """The cells of alias tables that are filled in the time which so many draws save."""
+    if by_kernels:
+        saved = _CELLS_PER_COUNT_OF_KERNELS * groups**1.5
+    else:
+        saved = _CELLS_PER_PROPOSED_COUNT * counts_proposed(groups)
+    return float(saved * num_samples - _CELLS_PER_SPLIT * groups)
 
 
 # --------------------------------------------------------------------------------------------------

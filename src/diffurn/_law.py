@@ -8,8 +8,8 @@ have the shape ``(num_samples, ..., c)``.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeAlias
 
 import torch
 from torch import Tensor
@@ -42,6 +42,10 @@ class Chain(Protocol):
     def in_order(self, counts: Tensor) -> Tensor:
         """Counts ``(R, c)`` in the chain's order as ``(num_samples, ..., c)`` in the urn's."""
         ...
+
+
+# The noise of the scores of the group at a place in the chain, given its conditional law.
+Noise: TypeAlias = "Callable[[int, Conditional], Tensor]"
 
 
 class Relaxation(NamedTuple):
@@ -130,9 +134,16 @@ class Law(Protocol):
         ...
 
     def relaxed(
-        self, num_samples: int, order: Sequence[int] | None, how: Relaxation
+        self,
+        num_samples: int,
+        order: Sequence[int] | None,
+        how: Relaxation,
+        drawn: Callable[[Chain, Noise], Tensor],
     ) -> Tensor | None:
-        """Relaxed draws of the chain by kernels, or None where there is no kernel."""
+        """Relaxed draws of the chain by kernels, or None where there is no kernel.
+
+        `drawn` gives the counts ``(R, c)`` of a chain with given noise, by PyTorch's operations.
+        """
         ...
 
 

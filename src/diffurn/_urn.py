@@ -362,12 +362,19 @@ class Urn(Distribution):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, num_samples = self._shape_of_draws(sample_shape)
         with torch.no_grad():
+            if (fused := self._fused_draws(num_samples)) is not None:
+                return fused.reshape(shape)
             counts = self._law_for_draws(num_samples).sample(num_samples, self.dtype)
             return self._or_nan(counts.reshape(shape), event_dims=1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them."""
         shape, num_samples = self._shape_of_draws(sample_shape)
+        fused = None
+        if isinstance(self.estimator, CovarianceST):
+            fused = self._fused_draws(num_samples)
+        if fused is not None:
+            return fused.reshape(shape)
         counts = self.estimator.rsample(self._law_for_estimator(num_samples), num_samples)
         return self._or_nan(counts.reshape(shape), event_dims=1)
 
@@ -396,6 +403,10 @@ class Urn(Distribution):
         if self._composition is not None:
             return self._composition.largest(group)
         return most_balls(self.group_sizes, group)
+
+    def _fused_draws(self, num_samples: int) -> Tensor | None:
+        """Finished draws with the derivative of the mean by few kernels, or None without them."""
+        return None
 
     def _law_for_estimator(self, num_samples: int) -> Law:
         if self.estimator.needs_conditionals:

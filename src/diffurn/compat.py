@@ -23,6 +23,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from diffurn._fisher.conditionals import Conditional
 from diffurn._numerics.autograd import straight_through
 from diffurn._partition.stages import log_prob_of_items, sizes_of
 from diffurn.estimators import GumbelDraw, GumbelSoftmax, neuralsort
@@ -148,8 +149,8 @@ def _full_one_hots(draw: GumbelDraw, sizes: Sequence[int]) -> list[Tensor]:
 
 
 class _WithoutNoise(GumbelSoftmax):
-    def _noise(self, log_weights: Tensor) -> Tensor:
-        return torch.zeros_like(log_weights)
+    def _noise(self, place: int, law: Conditional) -> Tensor:
+        return torch.zeros_like(law.log_weights)
 
 
 class PL:

@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.distributions.kl import register_kl
 
 from diffurn import _dispatch
+from diffurn._fisher import fused
 from diffurn._fisher.moments import kl_divergence
 from diffurn._law import Law
 from diffurn._urn import Urn, require_equal_sizes
@@ -118,6 +119,12 @@ class FisherHypergeometric(Urn):
 
     def _law_for_marginals(self, x: Tensor) -> Law:
         return _dispatch.fisher(self)
+
+    def _fused_draws(self, num_samples: int) -> Tensor | None:
+        if not _dispatch.draws_are_fused(self, num_samples):
+            return None
+        arguments = self._given, self.group_sizes, self.draws, self._is_log
+        return fused.draw(*arguments, num_samples, self._operands)
 
     def _law_for_draws(self, num_samples: int) -> Law:
         return _dispatch.fisher_for_draws(self, num_samples)

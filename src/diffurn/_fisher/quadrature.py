@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from diffurn._fisher.conditionals import Conditional, conditional, merged
 from diffurn._fisher.mode import mode
 from diffurn._fisher.sampling.rejection import draw_each
 from diffurn._fisher.tilt import log_tilt
-from diffurn._law import Chain, Relaxation, most_balls
+from diffurn._law import Chain, Noise, Relaxation, most_balls
 from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.tracing import reading_numbers
 
@@ -81,11 +81,21 @@ class FisherLaw:
         return self.general.chain(num_samples, order, merged, temperature)
 
     def relaxed(
-        self, num_samples: int, order: Sequence[int] | None, how: Relaxation
+        self,
+        num_samples: int,
+        order: Sequence[int] | None,
+        how: Relaxation,
+        drawn: Callable[[Chain, Noise], Tensor],
     ) -> Tensor | None:
         if not relaxed.has_kernel(self.general.draws.device, self.groups, how):
             return None
-        return relaxed.draw(*self.general.operands, num_samples, order, how)
+
+        def redrawn(urns: tuple[Tensor, Tensor, Tensor], number: int, noise: Noise) -> Tensor:
+            order = range(urns[0].shape[-1])
+            chain = Quadrature(*urns).chain(number, order, how.merged, how.temperature)
+            return chain.in_order(drawn(chain, noise))
+
+        return relaxed.draw(*self.general.operands, num_samples, order, how, redrawn)
 
 
 @dataclass(frozen=True)

@@ -21,16 +21,18 @@ from torch import Tensor
 from torch.library import custom_op
 
 from diffurn._fisher.accuracy import NODES, WINDOW_NATS
-from diffurn._kernels.chain_steps import _exact_step, _pair_step
+from diffurn._kernels.chain_steps import _exact_step, _gumbel, _pair_step
+from diffurn._kernels.dispatch import is_eager
 from diffurn._kernels.fisher import MOST_GROUPS, _tile
 from diffurn._kernels.sampling import new_seed
 from diffurn._kernels.shared import log1p
 
 # The rows of a program, and the counts of a block.
-OF_MERGED = {"ROWS": 1, "BLOCK": 128, "num_warps": 1}
+OF_MERGED = {"ROWS": 1, "BLOCK": 64, "num_warps": 1}
 # Blocks are tiles of counts × nodes, and sums over later groups are tiles of groups × nodes.
 OF_EXACT = {"BLOCK": 16, "GROUPS": 16, "T": triton.next_power_of_2(NODES[2]), "num_warps": 4}
 OF_MERGED_SLOPES = {"ROWS": 32, "num_warps": 1}
+OF_NOISE = {"BLOCK": 256, "num_warps": 4}
 OF_EXACT_SLOPES = {"GROUPS": 64, "num_warps": 2}
 
 NATS_AT_ONE = tl.constexpr(WINDOW_NATS)
@@ -240,6 +242,15 @@ def _exact_slopes_kernel(
         tile += 1
 
 
+@triton.jit
+def _noise_kernel(seed, lowest, values, number, width, place, BLOCK: tl.constexpr):
+    """The noise of the kernels above, for PyTorch's operations."""
+    i = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    exists, row = i < number, i // width
+    count = tl.load(lowest + row, mask=exists, other=0.0) + (i % width).to(tl.float64)
+    tl.store(values + i, _gumbel(tl.load(seed), row, place, count), mask=exists)
+
+
 # --------------------------------------------------------------------------------------------------
 # Launches
 # --------------------------------------------------------------------------------------------------
@@ -257,8 +268,7 @@ def _bits(number: float) -> int:
     return bits
 
 
-@custom_op("diffurn::draw_chain", mutates_args=())
-def draw_chain(
+def _draw(
     log_weights: Tensor,
     group_sizes: Tensor,
     draws: Tensor,
@@ -269,10 +279,6 @@ def draw_chain(
     slopes: bool,
     temperature: float,
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """`number` draws of the chain for each row of log-weights ``(B, c)``, c ≥ 2.
-
-    Returns counts ``(number, B, c)``, and with `slopes` two tensors for `chain_product`.
-    """
     results = _new_chain(
         log_weights, group_sizes, draws, seed, number, merged, hard, slopes, temperature
     )
@@ -290,7 +296,6 @@ def draw_chain(
     return results
 
 
-@draw_chain.register_fake
 def _new_chain(
     log_weights: Tensor,
     group_sizes: Tensor,
@@ -313,8 +318,22 @@ def _new_chain(
     )
 
 
-@custom_op("diffurn::chain_product", mutates_args=())
-def chain_product(
+_draw_operator = custom_op("diffurn::draw_chain", _draw, mutates_args=())
+_draw_operator.register_fake(_new_chain)
+
+
+def draw_chain(*arguments: Any) -> tuple[Tensor, Tensor, Tensor]:
+    """`number` draws of the chain for each row of log-weights ``(B, c)``, c ≥ 2.
+
+    The arguments are those of `_draw`. Returns counts ``(number, B, c)``, and with `slopes` two
+    tensors for `chain_product`.
+    """
+    draw = _draw if is_eager() else _draw_operator  # a custom operator costs time itself
+    results: tuple[Tensor, Tensor, Tensor] = draw(*arguments)
+    return results
+
+
+def _product(
     vectors: Tensor,
     through: Tensor,
     jacobian: Tensor,
@@ -323,7 +342,6 @@ def chain_product(
     merged: bool,
     through_draws_left: bool,
 ) -> Tensor:
-    """Vectors ``(number, B, c)`` times the derivatives of the counts in the log-weights."""
     values = torch.empty_like(vectors)
     number, urns, groups = vectors.shape
     if merged:
@@ -344,7 +362,6 @@ def chain_product(
     return values
 
 
-@chain_product.register_fake
 def _new_product(
     vectors: Tensor,
     through: Tensor,
@@ -357,4 +374,25 @@ def _new_product(
     return torch.empty_like(vectors)
 
 
-__all__ = ["chain_product", "draw_chain", "new_seed"]
+_product_operator = custom_op("diffurn::chain_product", _product, mutates_args=())
+_product_operator.register_fake(_new_product)
+
+
+def chain_product(*arguments: Any) -> Tensor:
+    """Vectors ``(number, B, c)`` times the derivatives of the counts in the log-weights.
+
+    The arguments are those of `_product`.
+    """
+    product: Tensor = (_product if is_eager() else _product_operator)(*arguments)
+    return product
+
+
+def noise(seed: Tensor, place: int, lowest: Tensor, width: int) -> Tensor:
+    """The noise ``(R, W)`` of the counts from `lowest` on of the group at a place in the chain."""
+    values = lowest.new_empty(len(lowest), width)
+    programs = -(-values.numel() // OF_NOISE["BLOCK"])
+    _launch(_noise_kernel, programs, seed, lowest, values, values.numel(), width, place, **OF_NOISE)
+    return values
+
+
+__all__ = ["chain_product", "draw_chain", "new_seed", "noise"]

@@ -105,7 +105,7 @@ def _pair_step(
     Slopes are those in the log-odds and in the draws left. All operands have one entry for each
     row. Without RELAXED the hard count alone is computed.
     """
-    nothing = tl.zeros_like(n)
+    nothing, coldness = tl.zeros_like(n), 1.0 / temperature
     lowest, highest = _pair_window(size, later, n, ratio, nats)
     start, chosen, best = lowest, lowest, nothing - float("inf")
     alpha_before, slope_before = nothing, nothing
@@ -131,11 +131,11 @@ def _pair_step(
         best = tl.maximum(best, highest_score)
         alpha_before += tl.sum(growth, 1)
         if RELAXED:
-            steps = tl.where(grows, 1.0 / not_later + 1.0 / not_left, 0.0)
+            steps = tl.where(grows, (not_later + not_left) / (not_later * not_left), 0.0)
             slopes = slope_before[:, None] + tl.cumsum(steps, 1)
             slope_before += tl.sum(steps, 1)
-            own_peak = tl.where(waiting, highest_score, 0.0) / temperature
-            y = tl.where(inside, tl.exp(scores / temperature - own_peak[:, None]), 0.0)
+            own_peak = tl.where(waiting, highest_score, 0.0) * coldness
+            y = tl.where(inside, tl.exp(scores * coldness - own_peak[:, None]), 0.0)
             own_mass = tl.maximum(tl.sum(y, 1), 1.0)  # the largest entry is 1
             own_mean = tl.sum(y * (x - lowest[:, None]), 1) / own_mass
             own_slope = tl.sum(y * slopes, 1) / own_mass
@@ -200,7 +200,7 @@ def _exact_step(
     plain_r, plain_i = tl.zeros((T,), tl.float64), tl.zeros((T,), tl.float64)
     away_r, away_i = tl.zeros((T,), tl.float64), tl.zeros((T,), tl.float64)
     # From the first count of a block to the others the phases turn by the same angles.
-    k = tl.arange(0, BLOCK).to(tl.float64)
+    k, coldness = tl.arange(0, BLOCK).to(tl.float64), 1.0 / temperature
     turns = k[:, None] * theta[None, :]
     turn_r, turn_i = tl.cos(turns), tl.sin(turns)
     while start <= highest:
@@ -232,8 +232,8 @@ def _exact_step(
             slopes = tl.where(has_next, to_next, 0.0) + tl.where(has_last, from_last, 0.0)
             slopes = -slopes / tl.maximum(neighbours, 1.0)
 
-            own_peak = highest_score / temperature
-            y = tl.where(inside, tl.exp(scores / temperature - own_peak), 0.0)
+            own_peak = highest_score * coldness
+            y = tl.where(inside, tl.exp(scores * coldness - own_peak), 0.0)
             own_mass = tl.sum(y, 0)
             own_mean = tl.sum(y * (x - lowest), 0) / own_mass
             own_slope = tl.sum(tl.where(inside, y * slopes, 0.0), 0) / own_mass

@@ -34,7 +34,7 @@ def has_kernels(device: torch.device) -> bool:
 
 def can_launch(operand: Tensor) -> bool:
     """Whether a Triton kernel may run on a tensor."""
-    return has_kernels(operand.device) and operand.dtype == torch.float64 and _is_eager()
+    return has_kernels(operand.device) and operand.dtype == torch.float64 and is_eager()
 
 
 def can_call(*operands: Any) -> bool:
@@ -69,7 +69,7 @@ _traced = torch._C._get_tracing_state
 _number_of_modes = torch._C._len_torch_dispatch_stack
 
 
-def _is_eager() -> bool:
+def is_eager() -> bool:
     """Whether torch neither compiles nor transforms, nor computes tangents."""
     return not (torch.compiler.is_compiling() or is_transforming() or is_forward_mode())
 
@@ -123,6 +123,15 @@ def chain_kernels(device: torch.device) -> Any:
     from diffurn._kernels import chain
 
     return chain
+
+
+def operand_kernels(device: torch.device) -> Any:
+    """The module of the kernel that reads an urn's arguments, or None if there are no kernels."""
+    if not has_kernels(device):
+        return None
+    from diffurn._kernels import operands
+
+    return operands
 
 
 def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:

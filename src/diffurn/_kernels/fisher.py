@@ -430,7 +430,7 @@ def _covariance_kernel(
         sum_r += tl.sum(xr, 0)
         sum_i += tl.sum(xi, 0)
         if not VARIANCE:
-            u = tl.load(vectors + j, mask=j < groups, other=0.0)[:, None]
+            u = tl.load(vectors + j, mask=j < groups, other=0.0).to(tl.float64)[:, None]
             sum_ur += tl.sum(u * xr, 0)
             sum_ui += tl.sum(u * xi, 0)
     for tile in range(TILES):
@@ -442,8 +442,8 @@ def _covariance_kernel(
         other_r = sum_r[None, :] + tl.where(narrow, wr - xr, 0.0)
         other_i = sum_i[None, :] + tl.where(narrow, wi - xi, 0.0)
         if not VARIANCE:
-            u = tl.load(vectors + j, mask=j < groups, other=0.0)[:, None]
-            widest_u = tl.load(vectors + widest)
+            u = tl.load(vectors + j, mask=j < groups, other=0.0).to(tl.float64)[:, None]
+            widest_u = tl.load(vectors + widest).to(tl.float64)
             other_r = sum_ur[None, :] + tl.where(narrow, widest_u * wr - u * xr, 0.0) - u * other_r
             other_i = sum_ui[None, :] + tl.where(narrow, widest_u * wi - u * xi, 0.0) - u * other_i
         product = tl.sum(
@@ -451,8 +451,9 @@ def _covariance_kernel(
             - zi[None, :] * (xr * other_i + xi * other_r),
             1,
         )
-        product = tl.where((n <= 0.0) | (n >= balls), 0.0, -product if VARIANCE else product)
-        tl.store(values + row * groups + j, product, mask=j < groups)
+        # Urns that are not valid have an n of NaN.
+        product = tl.where((n > 0.0) & (n < balls), -product if VARIANCE else product, 0.0)
+        tl.store(values + row * groups + j, product.to(values.dtype.element_ty), mask=j < groups)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -627,7 +628,7 @@ def covariance_product(
     tilt = centring_tilt(log_odds, group_sizes, draws) if tilt is None else tilt
     batch, operands = _flattened(log_odds, group_sizes, draws, tilt, vector, events=(1, 1, 0, 0, 1))
     return _launch(
-        _covariance_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, VARIANCE=False
+        _covariance_kernel, torch.empty_like(operands[4]), batch.numel(), *operands, VARIANCE=False
     )
 
 

@@ -23,6 +23,7 @@ from torch.library import custom_op
 from torch.nn.functional import pad
 
 from diffurn._fisher.sampling.tree import Outcomes, Tree
+from diffurn._kernels.dispatch import is_eager
 from diffurn._kernels.shared import SERIES_FROM, deviance, log1p, stirling_series
 
 # The draws of one program from tables, the fastest that were measured on an H200. From a table of
@@ -565,8 +566,7 @@ def _remainders(device: torch.device) -> Tensor:
     return torch.tensor(values, dtype=torch.float64, device=device)
 
 
-@custom_op("diffurn::draw_each", mutates_args=())
-def _draw_each(
+def _each(
     log_odds: Tensor,
     group_sizes: Tensor,
     draws: Tensor,
@@ -590,7 +590,6 @@ def _draw_each(
     return counts
 
 
-@_draw_each.register_fake
 def _new_counts(
     log_odds: Tensor,
     group_sizes: Tensor,
@@ -602,6 +601,10 @@ def _new_counts(
     return log_odds.new_empty(number, *log_odds.shape, dtype=dtype)
 
 
+_draw_each = custom_op("diffurn::draw_each", _each, mutates_args=())
+_draw_each.register_fake(_new_counts)
+
+
 def draw_each(
     log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype
 ) -> Tensor:
@@ -610,5 +613,6 @@ def draw_each(
     Draws of an impossible urn are NaN.
     """
     operands = (operand.contiguous() for operand in (log_odds, group_sizes, draws))
-    counts: Tensor = _draw_each(*operands, new_seed(log_odds.device), number, dtype)
+    draw = _each if is_eager() else _draw_each  # a custom operator costs time itself
+    counts: Tensor = draw(*operands, new_seed(log_odds.device), number, dtype)
     return counts

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
 from diffurn._fisher.tilt import holder_of
-from diffurn._law import Chain, Relaxation, most_balls
+from diffurn._law import Chain, Noise, Relaxation, most_balls
 from diffurn._numerics.autograd import straight_through
 from diffurn._numerics.tracing import can_read
 from diffurn._wallenius import marginals, moments, probabilities
@@ -125,5 +125,11 @@ class Integral:
             "CovarianceST"
         )
 
-    def relaxed(self, num_samples: int, order: Sequence[int] | None, how: Relaxation) -> None:
+    def relaxed(
+        self,
+        num_samples: int,
+        order: Sequence[int] | None,
+        how: Relaxation,
+        drawn: Callable[[Chain, Noise], Tensor],
+    ) -> None:
         return None

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn._law import Relaxation
+from diffurn._law import Noise, Relaxation
 from diffurn._numerics.autograd import straight_through
 from diffurn.estimators.estimator import Estimator
 from diffurn.estimators.noise import gumbel_noise
@@ -64,9 +64,8 @@ class GumbelSoftmax(Estimator):
     left, with α continued to real n. The last group gets all draws left, so its derivative in them
     is 1.
 
-    On CUDA devices one kernel draws all groups. These draws have first derivatives only. The plain
-    operations remain for Gumbel-Rao, for a temperature with a gradient, and for exact conditional
-    laws at temperatures above 1.05.
+    On CUDA devices one kernel draws all groups, unless `rao_blackwell` is positive, the temperature
+    has a gradient, or it is above 1.05 and conditional laws are exact.
 
     Reference: Sutter et al. (ICLR 2023), Algorithms 1 and 2.
 
@@ -130,7 +129,8 @@ class GumbelSoftmax(Estimator):
     def rsample(self, law: Law, num_samples: int) -> Tensor:
         order = None if isinstance(self.order, str) else self._permutation(law.groups)
         if not self.rao_blackwell:
-            counts = law.relaxed(num_samples, order, self._relaxation())
+            how = self._relaxation()
+            counts = law.relaxed(num_samples, order, how, lambda *chain: self._drawn(*chain)[0])
             if counts is not None:
                 return counts
         chain = self._chain(law, num_samples, order)
@@ -216,16 +216,19 @@ class GumbelSoftmax(Estimator):
         merged = self.conditionals == "merged"
         return Relaxation(merged, self.temperature, self.hard, self.through_draws_left)
 
-    def _drawn(self, chain: Chain) -> tuple[Tensor, list[_Step]]:
+    def _drawn(self, chain: Chain, noise: Noise | None = None) -> tuple[Tensor, list[_Step]]:
         """Counts ``(R, c)`` in the chain's order, and the steps of all groups but the last.
 
-        This is Algorithm 1 of the paper. The last group gets all draws left.
+        This is Algorithm 1 of the paper. The last group gets all draws left. Noise is drawn unless
+        it is given.
         """
         counts, steps = [], []
+        noise = self._noise if noise is None else noise
         left = chain.draws
         seen = left  # the hard draws left, with the gradient that flows through later groups
         for place in range(chain.groups - 1):
-            step = self._draw_group(chain.conditional(place, seen))
+            law = chain.conditional(place, seen)
+            step = self._draw_group(law, noise(place, law))
             count = step.law.lowest + self._one_hot_mean(step)
             hard = step.law.lowest + step.chosen
             left = left - count
@@ -234,9 +237,9 @@ class GumbelSoftmax(Estimator):
             steps.append(step)
         return torch.stack([*counts, left], -1), steps
 
-    def _draw_group(self, law: Conditional) -> _Step:
+    def _draw_group(self, law: Conditional, noise: Tensor) -> _Step:
         """The draw of one group from its conditional law, Algorithm 2 of the paper."""
-        perturbed = law.log_weights + self._noise(law.log_weights)
+        perturbed = law.log_weights + noise
         chosen = perturbed.detach().argmax(-1)
         if self.rao_blackwell:
             agreeing = self._noises_that_agree(law.log_weights, chosen)
@@ -245,8 +248,8 @@ class GumbelSoftmax(Estimator):
             soft = torch.softmax(perturbed / self.temperature, -1)
         return _Step(law, perturbed, soft, chosen)
 
-    def _noise(self, log_weights: Tensor) -> Tensor:
-        return gumbel_noise(log_weights.shape, log_weights)
+    def _noise(self, place: int, law: Conditional) -> Tensor:
+        return gumbel_noise(law.log_weights.shape, law.log_weights)
 
     def _noises_that_agree(self, log_weights: Tensor, chosen: Tensor) -> Tensor:
         """Perturbed scores given that the chosen one is the largest: (rao_blackwell, R, W)."""

@@ -1,0 +1,85 @@
+"""Triton kernel that reads the arguments of urns as they were given, and tilts their weights.
+
+It replaces some twenty small operations: checks, casts, logarithms and the tilt.
+"""
+
+# Type checkers cannot read Triton's language, and Triton may not be installed.
+# mypy: disallow-untyped-defs=False, disallow-incomplete-defs=False, disallow-untyped-decorators=False, warn-return-any=False
+# mypy: disable-error-code="arg-type, assignment, call-arg, misc, import-not-found, import-untyped, operator"
+
+from __future__ import annotations
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from diffurn._kernels.fisher import MOST_GROUPS, TILTED, _log_tilt, _tilt_tile
+
+
+@triton.jit
+def _operands_kernel(
+    given, group_sizes, draws, log_odds, sizes, totals, rows, groups,
+    row_stride, group_stride, sizes_row_stride, sizes_group_stride, draws_stride,
+    LOG: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
+):  # fmt: skip
+    """Tilted log-odds, m and n in float64; n is NaN where an urn is not valid.
+
+    Groups of weight zero are emptied. The rules are those of `Urn._is_valid`.
+    """
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    exists, first = row < rows, row * groups
+    n = tl.load(draws + row * draws_stride, mask=exists, other=0).to(tl.float64)
+    balls, wrong = tl.zeros((ROWS,), tl.float64), (n < 0.0).to(tl.int32)
+    for tile in range(TILES):
+        j = (tile * GROUPS + tl.arange(0, GROUPS))[None, :]
+        inside = exists[:, None] & (j < groups)
+        weight = tl.load(
+            given + row[:, None] * row_stride + j * group_stride, mask=inside, other=0.0
+        ).to(tl.float64)
+        size = tl.load(
+            group_sizes + row[:, None] * sizes_row_stride + j * sizes_group_stride,
+            mask=inside,
+            other=0,
+        ).to(tl.float64)
+        # Comparisons with NaN are false.
+        right = (weight < float("inf")) & (size >= 0.0)
+        if LOG:
+            drawn = weight > -float("inf")
+            log_weight = tl.where(drawn, weight, 0.0)
+        else:
+            right = right & (weight >= 0.0)
+            drawn = weight > 0.0
+            log_weight = tl.where(drawn, tl.log(tl.where(drawn, weight, 1.0)), 0.0)
+        size = tl.where(drawn, size, 0.0)
+        wrong = tl.maximum(wrong, tl.max((inside & (right == 0)).to(tl.int32), 1))
+        balls += tl.sum(tl.where(inside, size, 0.0), 1)
+        tl.store(log_odds + first[:, None] + j, log_weight, mask=inside)
+        tl.store(sizes + first[:, None] + j, size, mask=inside)
+    n = tl.where((wrong == 0) & (n <= balls), n, float("nan"))
+    tl.store(totals + row, n, mask=exists)
+    tl.debug_barrier()  # other threads read what one has written
+    tilt = _log_tilt(log_odds, sizes, n, first, exists, groups, GROUPS, TILES)
+    for tile in range(TILES):
+        j = (tile * GROUPS + tl.arange(0, GROUPS))[None, :]
+        inside, place = exists[:, None] & (j < groups), log_odds + first[:, None] + j
+        tl.store(place, tl.load(place, mask=inside, other=0.0) + tilt[:, None], mask=inside)
+
+
+def operands(
+    given: Tensor, group_sizes: Tensor, draws: Tensor, is_log: bool
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Tilted log-odds ``(B, c)``, m and n in float64, from weights ``(..., c)`` or their logs."""
+    groups = given.shape[-1]
+    given, group_sizes = given.detach().reshape(-1, groups), group_sizes.reshape(-1, groups)
+    draws, rows = draws.reshape(-1), len(given)
+    log_odds, sizes = (given.new_empty(rows, groups, dtype=torch.float64) for _ in range(2))
+    totals = given.new_empty(rows, dtype=torch.float64)
+    if rows:
+        tile = _tilt_tile(groups, MOST_GROUPS["tilt"], TILTED)
+        with torch.cuda.device_of(given):
+            _operands_kernel[(-(-rows // tile["ROWS"]),)](
+                given, group_sizes, draws, log_odds, sizes, totals, rows, groups,
+                *given.stride(), *group_sizes.stride(), draws.stride(0), LOG=is_log, **tile,
+            )  # fmt: skip
+    return log_odds, sizes, totals
