@@ -52,9 +52,13 @@ def with_rows(table: Table, **values: str) -> Table:
 
 
 def as_markdown(table: Table, notes: bool = True) -> Markdown:
-    """A table of a study as the page shows it; without notes where the page has them already."""
+    """A table of a study as the page shows it, without columns that hold dashes alone; without
+    notes where the page has them already.
+    """
+    cells = [[text(cell) for cell in row] for row in table.rows]
+    filled = [place for place, own in enumerate(zip(*cells, strict=True)) if set(own) != {"–"}]
     sides = ["--:" if table.is_numeric(column) else ":--" for column in range(len(table.columns))]
-    lines = [table.columns, sides, *([text(cell) for cell in row] for row in table.rows)]
+    lines = [[line[place] for place in filled] for line in (table.columns, sides, *cells)]
     rows = [
         "| " + " | ".join(str(cell).replace("|", "\\|") for cell in line) + " |" for line in lines
     ]

@@ -16,6 +16,7 @@ import pytest
 import tiny_study as tiny
 from typer.testing import CliRunner
 
+from diffurn_studies.harness.errors import RunError
 from diffurn_studies.harness.report import read_run, write_report
 from diffurn_studies.harness.run_directory import RunDirectory, Settings
 from diffurn_studies.harness.runner import run
@@ -161,6 +162,14 @@ def test_a_run_that_was_just_started_can_be_shown(tmp_path: Path) -> None:
     RunDirectory(tmp_path).claim(Settings.of("tiny", None, options, tiny.units(options)))
     write_report([tmp_path], tmp_path / "report.html")
     assert "0 of 6 units" in (tmp_path / "report.html").read_text(encoding="utf-8")
+
+
+def test_a_folder_of_runs_is_refused_with_the_names_of_its_runs(tmp_path: Path) -> None:
+    options = tiny.Options()
+    (tmp_path / "one").mkdir()
+    RunDirectory(tmp_path / "one").claim(Settings.of("tiny", None, options, tiny.units(options)))
+    with pytest.raises(RunError, match=f"give its runs instead: {re.escape(str(tmp_path))}/one"):
+        write_report([tmp_path], tmp_path / "report.html")
 
 
 @pytest.mark.parametrize(

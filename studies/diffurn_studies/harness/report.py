@@ -106,7 +106,9 @@ def read_run(path: Path, anchor: str) -> ShownRun:
     """A run directory for the page; an unfinished run has no tables yet."""
     directory = RunDirectory(path)
     if not (path / "options.json").exists():
-        raise RunError(f"{path} is not a run directory: it has no options.json")
+        inside = [str(each.parent) for each in sorted(path.glob("*/options.json"))]
+        hint = f"; give its runs instead: {' '.join(inside[:5])}" if inside else ""
+        raise RunError(f"{path} is not a run directory: it has no options.json{hint}")
     settings = directory.settings()
     finished, total = len(directory.records()), len(settings.units)
     published = directory.published() if finished == total else None
