@@ -203,6 +203,39 @@ def test_the_prior_of_sizes_is_exact_for_lists_and_tensors() -> None:
     torch.testing.assert_close(module.get_log_prob_mvhg(log_omega, as_tensor), expected)
 
 
+def test_many_orders_of_one_draw_of_sizes_are_scored_exactly() -> None:
+    """As the authors' clustering calls the parts: relaxed sizes, repeated places, sizes by sums."""
+    torch.manual_seed(0)
+    scores, log_omega = torch.randn(1, 6).double(), torch.randn(1, 3).double()
+    module = RandPart(3, device="cpu")
+    _, _, ohts, places, _, log_p, _ = module(scores, log_omega, g_noise=False, temperature=0.5)
+    perms, part, log_p_items = module.get_partition(
+        scores.repeat(20, 1), places.repeat(20, 1, 1), 0.5, True, True
+    )
+    exact = RandomPartition(scores, log_omega).log_prob(part.argmax(1))
+    torch.testing.assert_close(log_p + log_p_items, exact, rtol=1e-10, atol=1e-10)
+    summed = (torch.cat(ohts, 1) * torch.arange(7)).sum(-1)
+    sizes = [summed[:, k].reshape(-1, 1, 1) for k in range(3)]
+    again = module.get_log_prob_mvhg(log_omega.repeat(20, 1), sizes, ohts)
+    torch.testing.assert_close(again, log_p.repeat(20))
+    of_equal = PL(torch.zeros_like(scores), tau=0.5, g_noise=False).log_prob(perms)
+    torch.testing.assert_close(of_equal, torch.full((20,), -math.log(math.factorial(6))))
+
+
+def test_sizes_without_noise_may_order_items_by_relaxed_scores() -> None:
+    """As the authors' multitask module calls it."""
+    scores, log_omega = torch.randn(4, 50), torch.randn(4, 2)
+    module = RandPart(2, device="cpu")
+    for hard in (True, False):
+        part, _, ohts, _, sizes, *_ = module(
+            scores, log_omega, g_noise=False, hard_n=hard, hard_pi=False, temperature=0.5
+        )
+        assert ((part >= 0) & (part <= 1)).all()
+        for one_hot in ohts:  # also of the group drawn last
+            torch.testing.assert_close(one_hot.sum(-1), torch.ones(4, 1))
+        torch.testing.assert_close(sum(sizes), torch.full((4, 1, 1), 50.0))
+
+
 def test_a_wrong_number_of_weights_is_explained() -> None:
     with pytest.raises(ValueError, match="n_cluster is 3"):
         RandPart(3, device="cpu")(torch.zeros(1, 4), torch.zeros(1, 2))

@@ -11,6 +11,7 @@ import torch
 from torch.distributions import kl_divergence
 
 from diffurn import CovarianceST, FisherHypergeometric, GumbelSoftmax
+from diffurn_studies.pairs.counts import count_divergence, independent_log_probs, largest
 from diffurn_studies.pairs.methods import (
     ADAPTIVE,
     BEST,
@@ -23,9 +24,6 @@ from diffurn_studies.pairs.methods import (
     Label,
     Method,
     Oracle,
-    count_divergence,
-    independent_log_probs,
-    largest,
     plain_number,
     with_prior,
 )
@@ -41,6 +39,7 @@ def _pairs(
     differing=None,
     gumbel=None,
     temperature=1.0,
+    log_scores=None,
 ):
     models, pairs, latents = symmetric.shape
     if gumbel is None:
@@ -53,6 +52,7 @@ def _pairs(
         torch.zeros(models, pairs, dtype=torch.int64) if differing is None else differing,
         gumbel,
         torch.full((models,), temperature),
+        symmetric if log_scores is None else log_scores,
     )
 
 

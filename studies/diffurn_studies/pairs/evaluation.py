@@ -13,7 +13,6 @@ from torch import Tensor
 
 from diffurn_studies.harness.pictures import packed
 from diffurn_studies.harness.records import rounded
-from diffurn_studies.pairs.methods import Hypergeometric
 from diffurn_studies.pairs.sampler import Pairs, uniforms_per_pair
 from diffurn_studies.pairs.scores import Latents
 from diffurn_studies.pairs.training import Draws, PairTraining, facts_of
@@ -81,7 +80,7 @@ def evaluate(
                         own,
                         independent,
                         batch.draws.normal,
-                        model.count_kl(own),
+                        model.choice_kl(own, independent),
                     ),
                     -1,
                 )
@@ -107,11 +106,10 @@ def evaluate(
     log_priors = model.log_prior().tolist()
     finals = []
     for number, (method, numbers) in enumerate(zip(model.methods, common, strict=True)):
-        aggregation = method.aggregation
         final = _final(*numbers, chosen[number], shared[number])
-        if isinstance(aggregation, Hypergeometric):
+        if method.draws:
             final |= _urns(found[:, number], shared[number].sum(-1), model.latent)
-            has_prior = aggregation.prior is not None
+            has_prior = method.prior is not None
             final["log_prior"] = rounded(log_priors[number]) if has_prior else None
         finals.append(final)
     return finals, Latents(means, log_variances, chosen, factors, shared)

@@ -137,7 +137,7 @@ def shared_factors(models: Sequence[Model], latents: int) -> Figure:
 
 def _decided(models: Sequence[Model]) -> list[Model]:
     """The models that draw k̂, if the errors of their modes were recorded."""
-    drawing = [model for model in models if model["method"].kind == "hypergeometric"]
+    drawing = [model for model in models if model["method"].draws]
     return drawing if known(drawing, "independent_error_mode") else []
 
 

@@ -5,8 +5,10 @@ latents whose posteriors differ most, by Kullback-Leibler divergence, *independe
 *shared*. The methods differ in how many latents are independent. `Hypergeometric` draws this
 number k̂ from an urn with d balls for "independent" and d balls for "shared", of which d are drawn:
 Fisher's distribution with weights ω, which one dense layer computes from the divergences.
+`Partition` draws the order of the latents as well, so that both parts are a random partition.
 
-References: T. M. Sutter et al. (ICLR 2023), appendix on weak supervision; F. Locatello et al.,
+References: T. M. Sutter et al. (ICLR 2023), appendix on weak supervision; T. M. Sutter et al.,
+*Differentiable Random Partition Models* (NeurIPS 2023); F. Locatello et al.,
 *Weakly-Supervised Disentanglement Without Compromises* (ICML 2020); D. Bouchacourt et al. (AAAI
 2018); H. Hosoya (IJCAI 2019).
 
@@ -23,9 +25,19 @@ from typing import Any, Literal, NamedTuple, get_args
 import torch
 from torch import Tensor
 
+from diffurn._partition.cuts import given_others
 from diffurn.estimators import neuralsort, select_top
+from diffurn_studies.pairs.counts import (
+    at_least,
+    drawn_indicators,
+    independent_log_probs,
+    largest,
+    log_divergences,
+)
 
 Estimator = Literal["gumbel", "covariance"]
+OfPartition = Literal["gumbel", "conditional"]
+Scores = Literal["network", "divergence"]
 Scale = Literal["raw", "log1p"]
 Sorting = Literal["relaxed", "detached", "stochastic"]
 Prior = float | Literal["learned"] | None
@@ -45,6 +57,7 @@ class Differences(NamedTuple):
         gumbel: noise for k̂ = 0, …, d, and for the d scores of a stochastic sort if there is one,
             (S, B, d + 1) or (S, B, 2d + 1).
         temperature: of every model, (S,).
+        log_scores: of the latents of a random partition, (S, B, d).
     """
 
     one_sided: Tensor
@@ -54,6 +67,7 @@ class Differences(NamedTuple):
     differing: Tensor
     gumbel: Tensor
     temperature: Tensor
+    log_scores: Tensor
 
 
 @dataclass(frozen=True)
@@ -132,20 +146,14 @@ class Hypergeometric:
         _require_choice("estimator", self.estimator, Estimator)
         _require_choice("scale", self.scale, Scale)
         _require_choice("sorting", self.sorting, Sorting)
-        if isinstance(self.prior, str):
-            _require_choice("prior", self.prior, Literal["learned"])
-        elif self.prior is not None and not math.isfinite(self.prior):
-            raise ValueError(
-                f"prior is {self.prior}, but must be a finite log-weight, 'learned' or None"
-            )
+        _require_prior(self.prior)
 
     def independent(self, pairs: Differences) -> Tensor:
         temperature = pairs.temperature[:, None, None]
-        latents = pairs.symmetric.shape[-1]
-        of_counts, of_scores = pairs.gumbel[..., : latents + 1], pairs.gumbel[..., latents + 1 :]
+        of_counts, of_scores = _of_counts_and_scores(pairs)
         scores = pairs.symmetric.detach() if self.sorting == "detached" else pairs.symmetric
         if self.sorting == "stochastic":
-            scores = scores.clamp(min=torch.finfo(scores.dtype).tiny).log() + of_scores
+            scores = log_divergences(scores) + of_scores
         permutation = neuralsort(scores, temperature.unsqueeze(-1), hard=True)
         return select_top(
             permutation, self.rank_indicators(pairs.log_weights, of_counts, temperature)
@@ -161,83 +169,87 @@ class Hypergeometric:
         """1[i ≤ k̂] for i = 1, …, d, for one draw k̂ of every urn: hard values forward, the
         estimator's gradient backward.
         """
-        log_probs = independent_log_probs(log_weights, gumbel.shape[-1] - 1)
-        perturbed = log_probs + gumbel
-        soft = (
-            torch.softmax(perturbed / temperature, -1)
-            if self.estimator == "gumbel"
-            else log_probs.exp()
-        )
-        counts = torch.arange(perturbed.shape[-1], device=perturbed.device)
-        hard = (counts == perturbed.argmax(-1, keepdim=True)).to(soft.dtype)
-        return at_least(hard + (soft - soft.detach()))
+        relaxed = temperature if self.estimator == "gumbel" else None
+        return drawn_indicators(log_weights, gumbel, relaxed)
 
 
-def independent_log_probs(log_weights: Tensor, latents: int) -> Tensor:
-    r"""log P(k̂ = k) for k = 0, …, d: Fisher's distribution for m = (d, d), n = d over its whole
-    support.
+@dataclass(frozen=True)
+class Partition:
+    """DRPM-VAE: a random partition of the latents into independent and shared ones.
 
-    .. math:: P(k) ∝ \binom{d}{k} \binom{d}{d - k} (ω_1 / ω_2)^k
+    The number k̂ of independent latents is drawn from the urn of `Hypergeometric`. The latents are
+    drawn one after another, each with a probability proportional to e^score among those left, and
+    the first k̂ are independent. The authors released no code of this experiment.
 
-    Example:
-        >>> independent_log_probs(torch.zeros(2), latents=2).exp()  # C(2, k)² / C(4, 2)
-        tensor([0.1667, 0.6667, 0.1667])
+    Args:
+        estimator: gradient through the draw: ``gumbel``, Gumbel-Softmax and NeuralSort as in the
+            paper, or ``conditional``, exact conditional probabilities as in
+            `diffurn.ConditionalST`.
+        scale: input of the dense layers, as in `Hypergeometric`.
+        scores: of the latents: from a dense layer of the divergences (``network``), or their
+            logarithms (``divergence``).
+        prior: log ω₀ of the urn that is the prior of k̂, as in `Hypergeometric`; given k̂, all sets
+            of latents are equally probable. The bound then contains the KL divergence of the
+            partition, by exact log-probabilities. None leaves it out.
     """
-    ways = [2 * math.log(math.comb(latents, k)) for k in range(latents + 1)]
-    coefficients = torch.tensor(ways, dtype=log_weights.dtype, device=log_weights.device)
-    counts = torch.arange(latents + 1, dtype=log_weights.dtype, device=log_weights.device)
-    log_ratio = log_weights[..., 0] - log_weights[..., 1]
-    return torch.log_softmax(coefficients + counts * log_ratio.unsqueeze(-1), -1)
+
+    kind: Literal["partition"] = field(default="partition", init=False, repr=False)
+    estimator: OfPartition = "gumbel"
+    scale: Scale = "raw"
+    scores: Scores = "network"
+    prior: Prior = None
+
+    def __post_init__(self) -> None:
+        _require_choice("estimator", self.estimator, OfPartition)
+        _require_choice("scale", self.scale, Scale)
+        _require_choice("scores", self.scores, Scores)
+        _require_prior(self.prior)
+
+    def independent(self, pairs: Differences) -> Tensor:
+        of_counts, of_scores = _of_counts_and_scores(pairs)
+        if self.estimator == "gumbel":
+            temperature = pairs.temperature[:, None, None]
+            scores = pairs.log_scores + of_scores
+            permutation = neuralsort(scores, temperature.unsqueeze(-1), hard=True)
+            indicators = drawn_indicators(pairs.log_weights, of_counts, temperature)
+            return select_top(permutation, indicators)
+        log_probs = independent_log_probs(pairs.log_weights, of_scores.shape[-1])
+        number = (log_probs + of_counts).argmax(-1)
+        log_times = -(pairs.log_scores + of_scores)
+        ranks = log_times.detach().argsort(-1).argsort(-1)
+        soft = given_others(pairs.log_scores, log_times, ranks, number)
+        soft = soft + at_least(log_probs.exp()).gather(-1, ranks)
+        return (ranks < number.unsqueeze(-1)).to(soft.dtype) + (soft - soft.detach())
 
 
-def count_divergence(log_probs: Tensor, log_prior: Tensor) -> Tensor:
-    """KL(q‖p) of distributions of k̂, (...), from log q and log p over k̂ = 0, …, d, (..., d + 1).
-
-    With q and p by `independent_log_probs` this is ``kl_divergence`` of two urns.
-
-    Example:
-        >>> q = independent_log_probs(torch.tensor([1.0, 0.0]), latents=2)
-        >>> count_divergence(q, q)
-        tensor(0.)
-    """
-    return (log_probs.exp() * (log_probs - log_prior)).sum(-1)
-
-
-def at_least(of_counts: Tensor) -> Tensor:
-    """Σ_{k ≥ i} y_k for i = 1, …, d, from y over the counts 0, …, d."""
-    return of_counts[..., 1:].flip(-1).cumsum(-1).flip(-1)
-
-
-def largest(scores: Tensor, number: Tensor) -> Tensor:
-    """1 for the `number` (...) largest of the scores (..., d), 0 for the others; of equal scores
-    the first come first.
-    """
-    scores = scores.detach()
-    above = scores.unsqueeze(-2) > scores.unsqueeze(-1)
-    items = torch.arange(scores.shape[-1], device=scores.device)
-    tied_before = (scores.unsqueeze(-2) == scores.unsqueeze(-1)) & (items < items.unsqueeze(-1))
-    return ((above | tied_before).sum(-1) < number.unsqueeze(-1)).to(scores.dtype)
+def _of_counts_and_scores(pairs: Differences) -> tuple[Tensor, Tensor]:
+    """The noise of k̂, and that of the scores."""
+    first = pairs.symmetric.shape[-1] + 1
+    return pairs.gumbel[..., :first], pairs.gumbel[..., first:]
 
 
 # Each has a method `independent(pairs)`: 1 for independent latents, 0 for shared ones, (S, B, d);
 # gradients, if any, are those of a relaxation.
-Aggregation = Label | Adaptive | Oracle | Hypergeometric
-_AGGREGATIONS = {each.kind: each for each in (Label, Adaptive, Oracle, Hypergeometric)}
+DRAWN = (Hypergeometric, Partition)
+Aggregation = Label | Adaptive | Oracle | Hypergeometric | Partition
+_AGGREGATIONS = {each.kind: each for each in (Label, Adaptive, Oracle, Hypergeometric, Partition)}
 _NAMES = {
     "label": "LabelVAE",
     "adaptive": "AdaVAE",
     "oracle": "Oracle",
     "hypergeometric": "HGVAE",
+    "partition": "DRPM-VAE",
 }
 # Fields that an ablation varies, with their symbols in labels and tables.
 VARIED = {"learning_rate": "lr", "final_temperature": "τ", "beta": "β"}
-_LABELLED = ("by_index", "estimator", "scale", "payment", *VARIED, "sorting", "averaging", "prior")
+_LABELLED = ("by_index", "estimator", "scale", "payment", *VARIED, "sorting", "scores")
+_LABELLED += ("averaging", "prior")
 
 
 @dataclass(frozen=True)
 class Method:
     """A method with the settings of its training. The defaults are those of the paper for LabelVAE
-    and AdaVAE; see `LABEL`, `ADAPTIVE`, `ORACLE` and `HYPERGEOMETRIC`.
+    and AdaVAE; see `LABEL`, `ADAPTIVE`, `ORACLE`, `HYPERGEOMETRIC` and `PARTITION`.
 
     Args:
         aggregation: how latents are divided into shared and independent ones.
@@ -279,8 +291,18 @@ class Method:
 
     @property
     def kind(self) -> str:
-        """``label``, ``adaptive``, ``oracle`` or ``hypergeometric``."""
+        """``label``, ``adaptive``, ``oracle``, ``hypergeometric`` or ``partition``."""
         return self.aggregation.kind
+
+    @property
+    def draws(self) -> bool:
+        """Whether k̂ is drawn from an urn."""
+        return isinstance(self.aggregation, DRAWN)
+
+    @property
+    def prior(self) -> Prior:
+        """log ω₀; None without a prior of k̂."""
+        return self.aggregation.prior if isinstance(self.aggregation, DRAWN) else None
 
     @property
     def name(self) -> str:
@@ -319,10 +341,10 @@ class Method:
 
 
 def sorts_stochastically(method: Method) -> bool:
-    return (
-        isinstance(method.aggregation, Hypergeometric)
-        and method.aggregation.sorting == "stochastic"
-    )
+    aggregation = method.aggregation
+    if isinstance(aggregation, Hypergeometric):
+        return aggregation.sorting == "stochastic"
+    return isinstance(aggregation, Partition)
 
 
 def _detail(setting: str, value: Any) -> str:
@@ -346,6 +368,13 @@ def plain_number(value: float) -> str:
     return f"{float(mantissa):g}e{int(exponent)}"
 
 
+def _require_prior(prior: Prior) -> None:
+    if isinstance(prior, str):
+        _require_choice("prior", prior, Literal["learned"])
+    elif prior is not None and not math.isfinite(prior):
+        raise ValueError(f"prior is {prior}, but must be a finite log-weight, 'learned' or None")
+
+
 def _require_choice(name: str, value: str, choices: Any) -> None:
     if value not in get_args(choices):
         raise ValueError(f"{name} is {value!r}, but must be {' or '.join(get_args(choices))}")
@@ -358,6 +387,7 @@ LABEL = Method(Label())
 ADAPTIVE = Method(Adaptive())
 ORACLE = Method(Oracle())
 HYPERGEOMETRIC = Method(Hypergeometric(), learning_rate=1e-6)
+PARTITION = Method(Partition())
 # The best HGVAE that the arm `search` found.
 BEST = Method(Hypergeometric("covariance", "log1p", "detached"), "once", learning_rate=1e-3)
 # Baselines with the learning rate and the objective of `BEST`.
@@ -368,15 +398,15 @@ RIVALS = tuple(
 
 
 def with_prior(method: Method, prior: Prior) -> Method:
-    """An HGVAE with the KL divergence of k̂ in its bound.
+    """An HGVAE or a DRPM-VAE with the KL divergence of its draw in its bound.
 
     Example:
         >>> with_prior(HYPERGEOMETRIC, -4.0).label
         'HGVAE (log ω₀ -4)'
     """
-    if not isinstance(method.aggregation, Hypergeometric):
+    if not isinstance(method.aggregation, DRAWN):
         raise ValueError(f"{method.label} draws no k̂, so there is no prior of it")
     return replace(method, aggregation=replace(method.aggregation, prior=prior))
 
 
-_PAPER = {method.kind: method for method in (LABEL, ADAPTIVE, ORACLE, HYPERGEOMETRIC)}
+_PAPER = {method.kind: method for method in (LABEL, ADAPTIVE, ORACLE, HYPERGEOMETRIC, PARTITION)}

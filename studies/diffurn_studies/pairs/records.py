@@ -65,7 +65,7 @@ def joined(records: Mapping[str, Mapping[str, Any]]) -> list[Model]:
                 "shape": record["shape"],
                 **{name: getattr(method, name) for name in VARIED},
             }
-            if method.kind != "hypergeometric":
+            if not method.draws:
                 about["final_temperature"] = None
             models.append(
                 {
@@ -116,7 +116,7 @@ def found_at(
     by_number = [sum(numbers) for numbers in zip(*counts.values(), strict=True)]
     independent = mean_independent(by_number)
     errors: dict[str, Sequence[float | None]] = {"draw": squared_errors(counts, factors)}
-    if method.kind != "hypergeometric":  # nothing is drawn
+    if not method.draws:  # nothing is drawn
         errors |= dict.fromkeys(CHOICES, errors["draw"])
     elif "modes" in final:
         modes = {number: final["modes"][number] for number in counts}

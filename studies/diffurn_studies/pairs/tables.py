@@ -133,6 +133,7 @@ def _numbers(models: Sequence[Model], options: Options) -> Table:
         f"Of {latents} latents k̂ are independent and ŝ = {latents} − k̂ shared. "
         f"{_conditions(models, options)}.",
         CHOICES_NOTE,
+        *_partition_note(models),
         *_headline_note(factors, latents),
         "References: the constant k̂, and separately the constant ŝ, with the smallest error over "
         f"all these s; draws from an urn with equal weights, ω = 1; the smallest error of a draw, "
@@ -149,6 +150,15 @@ CHOICES_NOTE = (
     "mean of that urn instead. For the other methods all three are the same. A dash marks a run "
     "that recorded draws only."
 )
+
+
+def _partition_note(models: Iterable[Model]) -> list[str]:
+    if not any(model["method"].kind == "partition" for model in models):
+        return []
+    return [
+        "DRPM-VAE: k̂ is drawn from the same urn, and the latents by a random partition. The "
+        "settings of its authors are not known, since they released no code of this experiment."
+    ]
 
 
 def _error_columns(factors: int) -> list[str]:

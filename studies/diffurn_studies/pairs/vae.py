@@ -14,7 +14,8 @@ this KL, and one draw of the latent, once per pair (``payment="once"``).
 
 The number k̂ of independent latents is a latent variable, too. With an urn as its prior the bound of
 a pair contains KL(q(k̂)‖p(k̂)), which both views share, so the loss above contains half of it. The
-paper leaves it out (``prior=None``).
+paper leaves it out (``prior=None``). For a random partition it is the KL divergence of k̂ and of the
+set of independent latents.
 
 The networks are those of F. Locatello et al. (ICML 2019, 2020).
 """
@@ -23,21 +24,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
-from diffurn_studies.pairs.methods import (
-    Differences,
-    Hypergeometric,
-    Method,
+from diffurn import RandomPartition
+from diffurn_studies.pairs.counts import (
     count_divergence,
     independent_log_probs,
     largest,
+    log_divergences,
+    log_sets,
 )
+from diffurn_studies.pairs.methods import DRAWN, Differences, Method, Partition, with_prior
 from diffurn_studies.stacked.convolutions import StackedConvolution, StackedTransposedConvolution
 from diffurn_studies.stacked.modules import Groups, StackedLinear, glorot_, stacked_layers
 
@@ -129,20 +130,17 @@ class PairVAE(nn.Module):
         )
         # log ω of "independent" and "shared"; unused in models without an urn
         self.importance = StackedLinear(models, latent, 2)
-        priors = [
-            method.aggregation.prior if isinstance(method.aggregation, Hypergeometric) else None
-            for method in methods
-        ]
+        priors = [method.prior for method in methods]
         # log ω₀ where it is learned; without such a model there is no parameter
         self.learned_prior = nn.Parameter(torch.zeros(models, 1)) if "learned" in priors else None
         self.has_priors = any(prior is not None for prior in priors)
         self.methods = tuple(methods)
+        divided = [isinstance(method.aggregation, Partition) for method in methods]
+        self.has_partitions = any(divided)
         # A prior of k̂ changes the loss, not the choice of latents.
         self.groups = Groups(
             [
-                replace(method.aggregation, prior=None)
-                if isinstance(method.aggregation, Hypergeometric)
-                else method.aggregation
+                with_prior(method, None).aggregation if method.draws else method.aggregation
                 for method in methods
             ]
         )
@@ -150,17 +148,25 @@ class PairVAE(nn.Module):
             "once": [method.payment == "once" for method in methods],
             "product": [method.averaging == "product" for method in methods],
             "log1p": [
-                isinstance(method.aggregation, Hypergeometric)
-                and method.aggregation.scale == "log1p"
+                isinstance(method.aggregation, DRAWN) and method.aggregation.scale == "log1p"
                 for method in methods
             ],
             "beta": [method.beta for method in methods],
+            "by_network": [
+                isinstance(method.aggregation, Partition) and method.aggregation.scores == "network"
+                for method in methods
+            ],
             "has_prior": [prior is not None for prior in priors],
             "learns_prior": [prior == "learned" for prior in priors],
             "prior": [prior if isinstance(prior, float | int) else 0.0 for prior in priors],
         }
         for name, values in per_model.items():
             self.register_buffer(name, torch.tensor(values), persistent=False)
+        with_kl = [own and prior is not None for own, prior in zip(divided, priors, strict=True)]
+        rows = torch.tensor(with_kl).nonzero().squeeze(1)
+        self.register_buffer("partition_rows", rows, persistent=False)
+        # scores of random partitions; the last layer, so that the others keep their start
+        self.scorer = StackedLinear(models, latent, latent) if self.has_partitions else None
         self._start(seeds)
 
     def _start(self, seeds: Sequence[int]) -> None:
@@ -204,7 +210,8 @@ class PairVAE(nn.Module):
         """Which latents each model's method calls independent, (S, B, d)."""
         one_sided, symmetric = divergences(own)
         everything = Differences(
-            one_sided, symmetric, self._log_weights(symmetric), *facts, gumbel, temperature
+            *(one_sided, symmetric, self._log_weights(symmetric), *facts, gumbel, temperature),
+            self._log_scores(symmetric),
         )
         parts = []
         for place, aggregation in enumerate(self.groups.kinds):
@@ -215,13 +222,24 @@ class PairVAE(nn.Module):
             )
         return self.groups.joined(parts)
 
-    def _log_weights(self, symmetric: Tensor) -> Tensor:
-        """log ω of "independent" and "shared", (S, B, 2)."""
-        features = torch.where(
+    def _features(self, symmetric: Tensor) -> Tensor:
+        """The inputs of the dense layers, (S, B, d)."""
+        return torch.where(
             self.get_buffer("log1p")[:, None, None], torch.log1p(symmetric), symmetric
         )
-        log_weights: Tensor = self.importance(features)
+
+    def _log_weights(self, symmetric: Tensor) -> Tensor:
+        """log ω of "independent" and "shared", (S, B, 2)."""
+        log_weights: Tensor = self.importance(self._features(symmetric))
         return log_weights
+
+    def _log_scores(self, symmetric: Tensor) -> Tensor:
+        """The scores of random partitions, (S, B, d)."""
+        by_divergence = log_divergences(symmetric)
+        if self.scorer is None:
+            return by_divergence
+        by_network = self.scorer(self._features(symmetric))
+        return torch.where(self.get_buffer("by_network")[:, None, None], by_network, by_divergence)
 
     def count_log_probs(self, own: Posterior) -> Tensor:
         """log q(k̂) over k̂ = 0, …, d, (S, B, d + 1); without meaning in models without an urn."""
@@ -240,12 +258,41 @@ class PairVAE(nn.Module):
         log_weights = torch.stack([log_prior, torch.zeros_like(log_prior)], -1)
         return independent_log_probs(log_weights, self.latent)
 
-    def count_kl(self, own: Posterior) -> Tensor | None:
-        """KL(q(k̂)‖p(k̂)), (S, B), zero in models without a prior of k̂; None if no model has one."""
+    def choice_kl(self, own: Posterior, independent: Tensor) -> Tensor | None:
+        """The KL divergence of k̂, and of the set of independent latents for random partitions,
+        (S, B); zero in models without a prior of k̂, None if no model has one.
+
+        That of k̂ is a sum over all k̂. That of the set given k̂ is an unbiased estimate, with an
+        unbiased gradient: the exact log-probabilities of the set that was drawn.
+        """
         if not self.has_priors:
             return None
         kl = count_divergence(self.count_log_probs(own), self.prior_log_probs().unsqueeze(1))
-        return torch.where(self.get_buffer("has_prior")[:, None], kl, 0.0)
+        kl = torch.where(self.get_buffer("has_prior")[:, None], kl, 0.0)
+        rows = self.get_buffer("partition_rows")
+        return kl.index_add(0, rows, self._set_kl(own, independent, rows)) if len(rows) else kl
+
+    def _set_kl(self, own: Posterior, independent: Tensor, rows: Tensor) -> Tensor:
+        """log q(set | k̂) - log p(set | k̂) of the given models, (models, B), with the gradient of
+        its mean by the score. The mean of the other pairs is the baseline.
+        """
+        symmetric = divergences(own)[1]
+        scores, log_weights, chosen = (
+            values.index_select(0, rows)
+            for values in (
+                self._log_scores(symmetric),
+                self._log_weights(symmetric),
+                independent.detach().round(),
+            )
+        )
+        partition = RandomPartition(scores, log_weights, validate_args=False)
+        log_q = partition.log_prob((1 - chosen).long())
+        number = chosen.sum(-1)
+        of_number = independent_log_probs(log_weights, self.latent)
+        of_number = of_number.gather(-1, number.long().unsqueeze(-1)).squeeze(-1)
+        value = (log_q - of_number + log_sets(number, self.latent)).detach()
+        others = (value.sum(-1, keepdim=True) - value) / max(1, value.shape[-1] - 1)
+        return value + (value - others) * (log_q - log_q.detach())
 
     def aggregated(self, own: Posterior, independent: Tensor) -> Posterior:
         """The posteriors of both views, with their average in the shared latents."""
@@ -269,7 +316,8 @@ class PairVAE(nn.Module):
         """
         own = self.posterior(pictures)
         independent = self.independent(own, noise.gumbel, facts, temperature)
-        return self.losses_given(pictures, own, independent, noise.normal, self.count_kl(own))
+        kl = self.choice_kl(own, independent)
+        return self.losses_given(pictures, own, independent, noise.normal, kl)
 
     def losses_given(
         self,
@@ -277,11 +325,9 @@ class PairVAE(nn.Module):
         own: Posterior,
         independent: Tensor,
         normal: Tensor,
-        count_kl: Tensor | None,
+        choice_kl: Tensor | None,
     ) -> Losses:
-        """The same for a given choice of independent latents, and the KL divergence of their
-        number, (S, B).
-        """
+        """The same for a given choice of independent latents, and its KL divergence, (S, B)."""
         posterior = self.aggregated(own, independent)
         once = self.get_buffer("once")[:, None, None]
         apart = independent.detach().round().bool() | ~once
@@ -298,19 +344,22 @@ class PairVAE(nn.Module):
         kl = standard_kl(posterior).sum(1)
         kl = torch.where(once, 0.5 * (1 + independent), 1.0) * kl
         reconstruction, kl = errors.mean((1, 2)), 0.5 * kl.sum(-1).mean(-1)
-        if count_kl is not None:
-            kl = kl + 0.5 * count_kl.mean(-1)
+        if choice_kl is not None:
+            kl = kl + 0.5 * choice_kl.mean(-1)
         loss = reconstruction + self.get_buffer("beta") * kl
         return Losses(loss, reconstruction, kl, independent.sum(-1).mean(-1))
 
     def profile(self, pictures: Tensor, normal: Tensor) -> Tensor:
         """The loss for every fixed k̂ = 0, …, d, where the k̂ latents with the largest divergences
-        are independent: (S, d + 1). The KL divergence of a fixed k̂ is -log p(k̂).
+        are independent: (S, d + 1). The KL divergence of a fixed choice is -log p(choice).
         """
         own = self.posterior(pictures)
         _, symmetric = divergences(own)
         pairs = symmetric[..., 0]
         costs = -self.prior_log_probs() * self.get_buffer("has_prior")[:, None]
+        sets = log_sets(torch.arange(self.latent + 1.0, device=costs.device), self.latent)
+        rows = self.get_buffer("partition_rows")
+        costs = costs.index_add(0, rows, sets.to(costs.dtype).expand(len(rows), -1))
         losses = [
             self.losses_given(
                 pictures,
