@@ -69,7 +69,7 @@ class Forecast:
 
     def _size(self, case: Case, items: int) -> tuple[int, int]:
         """The size along the axis, and the number that times are divided by."""
-        return (items, 1) if self.axis == "B" else (case.size(self.axis), items)
+        return (case.size(self.axis), items) if self.axis in ("m", "c") else (items, 1)
 
 
 def extrapolated(points: Sequence[tuple[float, float]], size: float, growth: float) -> float:

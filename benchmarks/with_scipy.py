@@ -91,6 +91,7 @@ def _of_both_groups(draws: int, mean: np.ndarray, variance: np.ndarray) -> np.nd
 
 
 def _both_counts(draws: int, first: np.ndarray) -> np.ndarray:
+    first = np.atleast_1d(first)  # one draw is a number
     return np.stack([first, draws - first], axis=-1)
 
 

@@ -58,6 +58,16 @@ ASKED_OF_SCIPY = [
 ]
 
 
+@pytest.mark.parametrize("law", LAWS)
+def test_a_single_draw_of_scipy_is_one_row_of_counts(law: str) -> None:
+    for operation in ("many-draws", "one-draw-each"):
+        case = Case(operation, law, 2, 20, 1)
+        if SciPy().offers(case):
+            counts = SciPy().job(Problem(case, CPU), 1).measure(ONE_RUN).value
+            assert counts.shape == (1, 2)
+            assert counts.sum() == case.draws
+
+
 @pytest.mark.parametrize("case", list(filter(SciPy().offers, ASKED_OF_SCIPY)), ids=str)
 def test_scipy_is_asked_for_the_same_thing(case: Case) -> None:
     assert judged(SciPy(), case).same

@@ -7,7 +7,7 @@ import torch
 from bench_fakes import CPU, Fake, along_m, records_of
 
 from benchmarks.alone import suite as alone_suite
-from benchmarks.cells import Case, Sweep
+from benchmarks.cells import Case, Sweep, sweeps
 from benchmarks.limits import OutOfTimeError
 from benchmarks.ours import Cell
 from benchmarks.suite import Options
@@ -26,6 +26,13 @@ def test_contenders_that_work_item_by_item_get_fewer_items_and_times_are_per_ite
     found = records_of(peer, grid=along_m(sizes=(8, 64, 512)))
     assert [record["measured_items"] for record in found] == [100, 100, 16]
     assert [record["per_item"] for record in found] == pytest.approx([2**-10, 2**-7, 2**-4])
+
+
+def test_a_sweep_of_a_single_case_is_measured_whatever_its_axis() -> None:
+    for grid in sweeps(quick=True):
+        if len(grid.cases) == 1:
+            found = records_of(Fake("floor", "floor", lambda case, items: 0.01), grid=grid)
+            assert [record["status"] for record in found] == ["measured"]
 
 
 def test_too_much_memory_is_foreseen() -> None:

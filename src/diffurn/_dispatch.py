@@ -57,8 +57,10 @@ _LONGEST_CHAIN = 64
 
 
 # C kernels for quadratures pay up to so many draws of all urns, where tables wait for their
-# operations. For three and more groups they also pay up to so many draws of each urn.
+# operations; further draws of two groups take a third of the time. For three and more groups they
+# also pay up to so many draws of each urn.
 _DRAWS_BY_KERNELS = {2: 64, 3: 512}
+_FURTHER_DRAWS = {2: 3, 3: 1}
 _DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
 
 
@@ -129,7 +131,7 @@ def _kernels_pay(urn: Urn, num_samples: int) -> bool:
     if not _has_kernels_on_cpu(urn):
         return False
     kind, urns = (3 if urn.event_shape[0] > 2 else 2), urn.batch_shape.numel()
-    if urns * max(1, num_samples) <= _DRAWS_BY_KERNELS[kind]:
+    if urns * max(1, num_samples // _FURTHER_DRAWS[kind]) <= _DRAWS_BY_KERNELS[kind]:
         return True
     return num_samples <= _DRAWS_OF_EACH_BY_KERNELS[kind] and kind > 2
 
