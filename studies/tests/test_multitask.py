@@ -23,8 +23,9 @@ from diffurn_studies.partitions import multitask
 from diffurn_studies.partitions import study as partitions
 from diffurn_studies.partitions.multitask_networks import TwoTasks
 from diffurn_studies.partitions.options import TASK_METHODS, MultitaskOptions
-from diffurn_studies.partitions.two_digits import two_digits
+from diffurn_studies.partitions.two_digits import TwoDigits, two_digits
 from diffurn_studies.partitions.ways import WAYS, released, settled
+from diffurn_studies.stacked.steps import Replayed
 
 TINY = MultitaskOptions(
     dataset="digits",
@@ -105,6 +106,18 @@ def test_neurons_are_divided_and_gradients_arrive(way: str) -> None:
         assert gradient.abs().sum() > 0
 
 
+# torch itself, on first use of its compiler, calls functions that it has deprecated
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+@pytest.mark.slow
+@pytest.mark.parametrize("way", WAYS)
+def test_a_way_is_one_graph_without_a_look_at_values(way: str) -> None:
+    scores, log_weights = torch.randn(2, 3, 7), torch.randn(2, 3, 2)
+    leaves = scores.requires_grad_(), log_weights.requires_grad_()
+    compiled = torch.compile(WAYS[way], fullgraph=True, dynamic=False, backend="aot_eager")
+    for gradient in torch.autograd.grad(compiled(*leaves, HALF)[..., 0].sum(), leaves):
+        assert gradient.isfinite().all()
+
+
 def test_the_released_setting_is_that_of_its_interface() -> None:
     torch.manual_seed(0)
     scores, log_weights = torch.randn(5, 9), 2 * torch.randn(5, 2)
@@ -156,10 +169,29 @@ def test_models_of_one_seed_start_from_the_same_shared_layers() -> None:
             assert torch.equal(other[name], weight), name
 
 
+def some_digits() -> TwoDigits:
+    images = torch.randint(256, (64, 784), dtype=torch.uint8)
+    return two_digits(images, torch.arange(64) % 10, (28, 28), (0.0,), seed=0)
+
+
+@pytest.mark.parametrize("method", TASK_METHODS)
+def test_steps_are_replayed_on_the_device(method: str, device: torch.device) -> None:
+    options = replace(TINY, noises=(0.0,), batch_size=16)
+    data = some_digits().to(device)
+    training = multitask.MultitaskTraining(options, method, data)
+    before = [parameter.detach().clone() for parameter in training.model.parameters()]
+    assert training.advance(Replayed.WARM_UP + 3) == []
+    assert training.read_measures().isfinite().all()
+    for parameter, start in zip(training.model.parameters(), before, strict=True):
+        assert parameter.isfinite().all()
+        assert not torch.equal(parameter, start)
+    accuracy, share = training.scores(data)
+    assert ((accuracy >= 0) & (accuracy <= 1)).all()
+    assert ((share > 0) & (share < 1)).all()
+
+
 def test_models_of_a_stack_do_not_change_each_other() -> None:
-    data = two_digits(
-        torch.randint(256, (64, 784), dtype=torch.uint8), torch.arange(64) % 10, (28, 28), (0.0,), 0
-    )
+    data = some_digits()
     found = []
     for seeds in (1, 3):
         options = replace(TINY, noises=(0.0,), seeds=seeds, batch_size=16)

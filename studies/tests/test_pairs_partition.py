@@ -25,7 +25,7 @@ from diffurn_studies.pairs.methods import (
 )
 from diffurn_studies.pairs.options import Options
 from diffurn_studies.pairs.tables import tables, verdict_of
-from diffurn_studies.pairs.vae import PairVAE, Posterior, divergences
+from diffurn_studies.pairs.vae import Facts, Noise, PairVAE, Posterior, divergences
 from support.goodness import chi_square_p_value
 from support.partitions import log_law
 
@@ -193,6 +193,21 @@ def test_other_models_of_a_stack_start_as_without_a_partition() -> None:
     alone = PairVAE(methods[:2], [5, 6], (16, 16, 1), LATENTS, channels=4).state_dict()
     for name, weight in alone.items():
         assert torch.equal(stack[name][:2], weight), name
+
+
+# torch itself, on first use of its compiler, calls functions that it has deprecated
+@pytest.mark.filterwarnings("ignore:.*:DeprecationWarning")
+@pytest.mark.slow
+def test_a_loss_is_one_graph_without_a_look_at_values() -> None:
+    torch.manual_seed(0)
+    methods = [with_prior(Method(Partition(each)), "learned") for each in ("gumbel", "conditional")]
+    model = PairVAE(methods, [0, 1], (16, 16, 1), LATENTS, channels=4)
+    noise = Noise(torch.randn(2, 2, 4, LATENTS), torch.randn(2, 4, 2 * LATENTS + 1))
+    facts = Facts(torch.zeros(2, 4, dtype=torch.int64), torch.full((2, 4), 2))
+    inputs = torch.rand(2, 2, 4, 16, 16, 1), noise, facts, torch.ones(2)
+    compiled = torch.compile(model.losses, fullgraph=True, dynamic=False, backend="aot_eager")
+    plain = model.losses(*inputs).loss
+    torch.testing.assert_close(compiled(*inputs).loss, plain)
 
 
 # Settings and tables.

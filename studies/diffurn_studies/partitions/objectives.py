@@ -37,12 +37,15 @@ class Posterior:
 
 @dataclass(frozen=True)
 class Weights:
-    """Of the parts of an objective, and the temperature, at a step."""
+    """Of the parts of an objective, and the temperature, at a step.
 
-    beta: float
+    Those that change while a captured step is replayed are tensors.
+    """
+
+    beta: float | Tensor
     gamma: float
     delta: float
-    temperature: float
+    temperature: float | Tensor
     draws: int
 
 
@@ -55,9 +58,8 @@ class Clusters(nn.Module):
         self.log_scale = nn.Parameter(torch.ones(()))  # of base ten
 
     def prior(self, items: int) -> RandomPartition:
-        return RandomPartition(
-            torch.zeros(items, device=self.log_scale.device), self.mixture.log_prior()
-        )
+        scores = torch.zeros(items, device=self.log_scale.device)
+        return RandomPartition(scores, self.mixture.log_prior(), validate_args=False)
 
 
 # Maps clusters, the posterior of a batch and weights to a loss for the whole batch.
@@ -90,7 +92,7 @@ def exact(clusters: Clusters, posterior: Posterior, weights: Weights) -> Tensor:
     scores, shares = _scores_and_shares(clusters, posterior)
     items = len(scores)
     sizes = (shares * items).ceil().long() + _SPARE
-    partition = RandomPartition(scores, torch.zeros_like(shares), sizes)
+    partition = RandomPartition(scores, torch.zeros_like(shares), sizes, validate_args=False)
     memberships = partition.rsample((weights.draws,)).mean(0)
     of_clusters = clusters.mixture.divergence(posterior.means, posterior.log_stds)
     of_partition = partition.estimate_kl(clusters.prior(items), weights.draws).value
@@ -107,10 +109,10 @@ def bounds(clusters: Clusters, posterior: Posterior, weights: Weights) -> Tensor
     scores, shares = _scores_and_shares(clusters, posterior)
     items = len(scores)
     log_omega = torch.log(shares + _SMALLEST_SHARE)
-    of_sizes = RandomPartition(scores.detach(), log_omega).sizes
+    of_sizes = RandomPartition(scores.detach(), log_omega, validate_args=False).sizes
     sizes = of_sizes.mode
     how = TwoStageGumbel(weights.temperature)
-    partition = RandomPartition(scores, log_omega, sizes.long(), estimator=how)
+    partition = RandomPartition(scores, log_omega, sizes.long(), estimator=how, validate_args=False)
     memberships = partition.rsample()
     of_clusters = clusters.mixture.divergence(posterior.means, posterior.log_stds)
     of_prior = clusters.prior(items).sizes.log_prob(sizes)

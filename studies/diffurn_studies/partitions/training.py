@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -13,8 +14,15 @@ from diffurn_studies.clustering.scores import confusion, score
 from diffurn_studies.harness.pictures import packed
 from diffurn_studies.harness.workspace import Workspace
 from diffurn_studies.partitions.networks import Autoencoder
-from diffurn_studies.partitions.objectives import OBJECTIVES, Clusters, Posterior, weights_at
+from diffurn_studies.partitions.objectives import (
+    OBJECTIVES,
+    Clusters,
+    Posterior,
+    Weights,
+    weights_at,
+)
 from diffurn_studies.partitions.options import Method, Options
+from diffurn_studies.stacked.steps import Replayed
 
 _START = "start.pt"
 
@@ -45,18 +53,19 @@ class Model:
             module.load_state_dict(state[name])
 
     def batches(self) -> list[Tensor]:
-        """The training part in a new order."""
+        """The rows of full batches of the training part in a new order; the rest is left out."""
+        size = min(self.options.batch_size, len(self.train))
         order = torch.randperm(len(self.train), device=self.train.device)
-        return list(self.train[order].split(self.options.batch_size))
+        return list(order[: len(order) - len(order) % size].split(size))
 
-    def loss(self, method: Method, pictures: Tensor, step: int) -> Tensor:
+    def loss(self, method: Method, pictures: Tensor, weights: Weights) -> Tensor:
         """The negative evidence bound of an item."""
         means, log_stds = self.autoencoder.encode(pictures)
         latents = means + log_stds.exp() * torch.randn_like(means)
         odds = self.autoencoder.decoder(latents)
         reconstruction = binary_cross_entropy_with_logits(odds, pictures, reduction="sum")
         posterior = Posterior(means, log_stds, latents)
-        divergence = OBJECTIVES[method](self.clusters, posterior, weights_at(self.options, step))
+        divergence = OBJECTIVES[method](self.clusters, posterior, weights)
         return (reconstruction + divergence) / len(pictures)
 
     @torch.no_grad()
@@ -77,6 +86,45 @@ class Model:
         return packed((255 * pictures.expand(-1, -1, -1, 3)).round().byte().cpu().numpy())
 
 
+class _Step:
+    """One step of training, on a GPU replayed as a CUDA graph: its inputs are tensors of its own.
+
+    Args:
+        model: to train.
+        method: its objective.
+        adam: of its parameters.
+    """
+
+    def __init__(self, model: Model, method: Method, adam: torch.optim.Adam) -> None:
+        self.model, self.method, self.adam = model, method, adam
+        device, size = model.train.device, min(model.options.batch_size, len(model.train))
+        self.rows = torch.zeros(size, dtype=torch.int64, device=device)
+        self.beta, self.temperature, self.total = torch.zeros(3, device=device).unbind()
+        self.weights = replace(
+            weights_at(model.options, 0), beta=self.beta, temperature=self.temperature
+        )
+        self.replayed = Replayed(self._step, device)
+
+    def run(self, rows: Tensor, weights: Weights) -> None:
+        self.rows.copy_(rows)
+        self.beta.fill_(weights.beta)
+        self.temperature.fill_(weights.temperature)
+        self.replayed.run(1)
+
+    def _step(self) -> None:
+        loss = self.model.loss(self.method, self.model.train[self.rows], self.weights)
+        self.adam.zero_grad()
+        loss.backward()
+        self.adam.step()
+        self.total += loss.detach()
+
+    def read(self) -> Tensor:
+        """The sum of the losses since the last call."""
+        found = self.total.clone()
+        self.total.zero_()
+        return found
+
+
 def _pictures(images: Tensor, device: torch.device) -> Tensor:
     return images.to(device).float() / 255
 
@@ -92,7 +140,8 @@ def prepare(options: Options, seed: int, workspace: Workspace) -> dict[str, Any]
     adam = torch.optim.Adam(model.autoencoder.parameters(), options.pretraining_rate)
     for epoch in range(options.pretraining_epochs):
         total = 0.0
-        for pictures in model.batches():
+        for rows in model.batches():
+            pictures = model.train[rows]
             odds = model.autoencoder.decoder(model.autoencoder.encode(pictures)[0])
             loss = mse_loss(torch.sigmoid(odds), pictures)
             adam.zero_grad()
@@ -113,8 +162,11 @@ def train(options: Options, method: Method, seed: int, workspace: Workspace) -> 
     start = workspace.directory.parent / f"start-{seed}" / _START
     model.load(torch.load(start, map_location=workspace.device, weights_only=True))
     parameters = [p for module in model.modules().values() for p in module.parameters()]
-    adam = torch.optim.Adam(parameters, options.learning_rate)
+    adam = torch.optim.Adam(
+        parameters, options.learning_rate, capturable=workspace.device.type == "cuda"
+    )
     torch.manual_seed(seed_of(options, seed) + 50_021)
+    step = _Step(model, method, adam)
     record: dict[str, Any] = {"epochs": [0], "loss": []}
     for name, value in model.scores().items():
         record[name] = [value]
@@ -125,17 +177,14 @@ def train(options: Options, method: Method, seed: int, workspace: Workspace) -> 
         adam.load_state_dict(saved["adam"])
         done, steps, record = saved["epoch"], saved["steps"], saved["record"]
     for epoch in range(done + 1, options.epochs + 1):
-        total = torch.zeros((), device=workspace.device)
-        for pictures in model.batches():
-            loss = model.loss(method, pictures, steps)
-            adam.zero_grad()
-            loss.backward()
-            adam.step()
-            total += loss.detach() * len(pictures)
+        batches = model.batches()
+        for rows in batches:
+            step.run(rows, weights_at(options, steps))
             steps += 1
+        loss_of_epoch = step.read() / len(batches)
         if epoch % options.evaluate_every and epoch != options.epochs:
             continue
-        scores, mean_loss = model.scores(), float(total / len(model.train))
+        scores, mean_loss = model.scores(), float(loss_of_epoch)
         workspace.scalars(epoch, loss=mean_loss, **scores)
         record["epochs"].append(epoch)
         record["loss"].append(mean_loss)
