@@ -63,7 +63,7 @@ def figure(judgements: Sequence[Judgement]) -> Figure:
     problems = _by_problem(judgements)
     urns, functions = (list(dict.fromkeys(key[i] for key in problems)) for i in (0, 1))
     figure = Figure(
-        figsize=(2.9 * len(functions), 2.6 * len(urns) + 0.6), layout="constrained", dpi=110
+        figsize=(2.3 * len(functions), 2.2 * len(urns) + 0.8), layout="constrained", dpi=160
     )
     panels = figure.subplots(len(urns), len(functions), squeeze=False, sharex=True, sharey=True)
     for row, urn in enumerate(urns):

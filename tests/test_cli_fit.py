@@ -85,13 +85,19 @@ def test_fit_prints_the_table_the_tests_and_the_notes() -> None:
     assert result.stderr == ""
 
 
-def test_fit_stays_within_80_columns_when_piped(tmp_path: Path) -> None:
-    names = [f"a long name of group number {j}" for j in range(5)]
-    header = ",".join(f"m_{name},x_{name}" for name in names)
+@pytest.mark.parametrize(("columns", "widest"), [(None, 80), ("70", 70), ("110", 110)])
+def test_tables_of_fit_are_as_wide_as_columns_says(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, columns: str | None, widest: int
+) -> None:
+    monkeypatch.delenv("COLUMNS", raising=False)
+    if columns:
+        monkeypatch.setenv("COLUMNS", columns)
+    names = [f"a long name with many words, of the group that has number {j}" for j in range(5)]
+    header = ",".join(f'"m_{name}","x_{name}"' for name in names)
     path = write(tmp_path / "counts.csv", header + "\n" + ",".join(["123456", "23456"] * 5) + "\n")
-    result = run("fit", path, "--contrasts", "--interval", "wald")
+    result = run("fit", path, "--interval", "wald")
     assert result.exit_code == 0, result.output
-    assert max(map(len, result.stdout.splitlines())) <= 80
+    assert widest - 10 < max(map(len, result.stdout.splitlines())) <= widest
     assert "…" not in result.stdout
 
 

@@ -39,7 +39,7 @@ def line_of(result: ClogitResult) -> str:
 
 
 def summary_of(result: ClogitResult) -> str:
-    """The text of ``print(result)``: at most 80 columns, unless names or numbers need more."""
+    """The text of ``print(result)``: as wide as the terminal, unless numbers need more."""
     lines = paragraph(f"{_TITLES[result.model]}: {sizes_of(result)}.")
     lines += ["", *coefficient_table(result, "odds ratio"), ""]
     for text in _about_fit(result):

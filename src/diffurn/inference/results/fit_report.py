@@ -63,7 +63,7 @@ def line_of(result: FitResult) -> str:
 def summary_of(
     result: FitResult, contrasts: Contrasts | None = None, selection: Selection | None = None
 ) -> str:
-    """The text of ``print(result)``: at most 80 columns, unless names or numbers need more."""
+    """The text of ``print(result)``: as wide as the terminal, unless numbers need more."""
     available, rows = int(result.available.sum()), int(result.rows)
     lines = paragraph(
         f"{LAWS[result.model]}: {count(int(result.draws))} of {count(available)} drawn, in "

@@ -317,7 +317,7 @@ class FitResult(Fitted):
     # --- reports
 
     def __str__(self) -> str:
-        """Tables of at most 80 columns; of a batch, the line of `repr`."""
+        """Tables for the terminal; of a batch, the line of `repr`."""
         return repr(self) if self.batch_shape else summary_of(self)
 
     def __repr__(self) -> str:

@@ -112,7 +112,7 @@ class Anova(NamedTuple):
         if self.statistic.ndim:
             return repr(self)
         extra = [name for name in self.larger if name not in self.smaller] or self.larger
-        asked = f"Does {listed(extra)} improve the fit?"
+        asked = f"{'Does' if len(extra) == 1 else 'Do'} {listed(extra)} improve the fit?"
         return f"{asked} {self.test[0].upper()}{self.test[1:]}: {self.statistic_in_words}."
 
 

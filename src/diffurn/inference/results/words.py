@@ -1,14 +1,16 @@
-"""Numbers, tables and paragraphs of at most 80 columns, as plain text."""
+"""Numbers, tables and paragraphs as plain text, as wide as the terminal or COLUMNS."""
 
 from __future__ import annotations
 
 import math
 import re
+import shutil
 import textwrap
 import unicodedata
 from collections.abc import Sequence
 
-WIDTH = 80
+WIDTH = 80  # where there is no terminal, and of paragraphs at most
+_NARROWEST = 40
 _GAP = "  "
 
 
@@ -85,6 +87,11 @@ def rows_left_out(missing: int, empty: int) -> list[str]:
 # --- tables
 
 
+def columns_of_terminal() -> int:
+    """COLUMNS, or the width of the terminal."""
+    return max(_NARROWEST, shutil.get_terminal_size((WIDTH, 24)).columns)
+
+
 def cells(text: str) -> int:
     """The width of a text in a terminal."""
     return sum(
@@ -104,7 +111,7 @@ def table(titles: Sequence[str], rows: Sequence[Sequence[str]]) -> list[str]:
     columns = list(zip(titles, *rows, strict=True))
     widths = [max(map(cells, column)) for column in columns]
     others = sum(widths[1:]) + len(_GAP) * (len(widths) - 1)
-    widths[0] = min(widths[0], max(WIDTH - others, cells(titles[0]), 8))
+    widths[0] = min(widths[0], max(columns_of_terminal() - others, cells(titles[0]), 8))
     lines = [_line(titles, widths), "─" * (sum(widths) + len(_GAP) * (len(widths) - 1))]
     for row in rows:
         first, *more = _folded(row[0], widths[0])
@@ -139,7 +146,11 @@ def _folded(text: str, width: int) -> list[str]:
 def paragraph(text: str, indent: str = "") -> list[str]:
     """Lines of a sentence."""
     return textwrap.wrap(
-        text, WIDTH, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+        text,
+        min(WIDTH, columns_of_terminal()),
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
     )
 
 
