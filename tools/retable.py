@@ -47,6 +47,7 @@ RUNS = {
     "categorical": Run("categorical", "paper"),
     "subsets": Run("subsets", "paper"),
     "subsets-regression": Run("subsets", "regression"),
+    "subsets-pixels-digits": Run("subsets", "pixels-digits"),
     "minimal": Run("minimal", "paper"),
     "minimal-released": Run("minimal", "released"),
     "pairs": Run("pairs", "random-sets"),

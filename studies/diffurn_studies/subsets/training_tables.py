@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from matplotlib.figure import Figure
 
-from diffurn_studies.harness.drawing import curves, legend_below, plain
+from diffurn_studies.harness.drawing import curves, plain
 from diffurn_studies.harness.study import Results
 from diffurn_studies.harness.tables import Cell, Table, mean_and_deviation
 from diffurn_studies.subsets.contenders import CONTENDERS
@@ -182,7 +182,6 @@ def figures_of(results: Results) -> dict[str, Figure]:
     """The validation loss over the steps, of ours and of the field's."""
     figure = Figure(figsize=(9, 4.6), layout="constrained", dpi=150)
     panels = figure.subplots(1, 2, sharey=True)
-    handles = []
     for name in results.options.contenders:
         panel, colour = panels[int(CONTENDERS[name].ours)], colour_of(name)
         found = [
@@ -190,12 +189,14 @@ def figures_of(results: Results) -> dict[str, Figure]:
             for record in seeds_of(results, name)
         ]
         curves(panel, found, color=colour)
-        handles += panel.plot([], [], color=colour, linewidth=2, label=CONTENDERS[name].words)
+        panel.plot([], [], color=colour, linewidth=2, label=CONTENDERS[name].words)
     for panel, title in zip(panels, ("the field's", "ours"), strict=True):
         panel.set(title=title, xlabel="step")
+        if panel.lines:
+            below = {"loc": "upper center", "bbox_to_anchor": (0.5, -0.16)}
+            panel.legend(**below, ncols=2, frameon=False, fontsize=8)
         plain(panel)
     panels[0].set_ylabel("validation loss")
     if results.options.task == "regression":
         panels[0].set_yscale("log")
-    legend_below(figure, handles, 3)
     return {f"subsets-{results.options.task}": figure}
