@@ -13,7 +13,7 @@ import torch
 from scipy import stats
 from torch import Tensor
 
-from diffurn import FisherHypergeometric
+from diffurn import FisherHypergeometric, clogit
 from diffurn._numerics.beta import f_tail, student_quantile, student_tail
 from diffurn.data import example_counts
 from diffurn.inference import FitResult, anova, fit, interactions
@@ -200,6 +200,27 @@ def test_resamples_without_a_bound_give_one_sided_intervals() -> None:
     assert math.isfinite(float(result.upper[1]))
     centred = fit(counts, [5, 4], interval="bootstrap", resamples=199)
     assert any("say nothing about the mean" in note for note in centred.notes)
+
+
+def test_intervals_of_a_bootstrap_fit_are_percentiles_at_any_level() -> None:
+    counts, sizes = overdispersed(40, 3)
+    result = fit(counts, sizes, reference=1, interval="bootstrap", resamples=499)
+    assert_close(result.confidence_interval()[0], result.lower, 0)
+    low, high = result.confidence_interval(0.5)
+    assert result.bootstrap is not None
+    ordered = np.sort(result.bootstrap.values[0, :, 0].numpy())
+    # the percentiles are those of Student's t, widened by √(40 / 39), and the next one outwards
+    outside = float(stats.norm.cdf(-stats.t.ppf(0.75, 39) * math.sqrt(40 / 39)))
+    assert_close(low[0], ordered[math.floor(500 * outside) - 1], 0)
+    assert_close(high[0], ordered[math.ceil(500 * (1 - outside)) - 1], 0)
+
+
+def test_percentiles_are_refused_where_nothing_was_repeated() -> None:
+    with pytest.raises(ValueError, match="no resamples: fit with"):
+        fit([3, 2], [5, 4]).confidence_interval(method="bootstrap")
+    case, x, stratum = [1, 0, 0, 1, 1, 0], [2.1, 0.3, 2.6, 1.9, 0.2, 0.8], [1, 1, 1, 2, 2, 2]
+    with pytest.raises(ValueError, match="the result has no resamples"):
+        clogit(case, {"x": x}, stratum).confidence_interval(method="bootstrap")
 
 
 # --- anova

@@ -193,12 +193,13 @@ class FitResult(Fitted):
 
     # --- intervals and tests
 
-    @cached_property
-    def _ends(self) -> tuple[Tensor, Tensor]:
+    def _percentiles(self, level: float) -> tuple[Tensor, Tensor]:
         if self.bootstrap is None:
-            return self.confidence_interval()
-        lower, upper = self.bootstrap.interval(self.bootstrap.values, self.level)
-        return self._shaped(lower), self._shaped(upper)
+            raise ValueError(
+                'method is "bootstrap", but the fit has no resamples: fit with '
+                'interval="bootstrap", or use "wald" or "profile"'
+            )
+        return self.bootstrap.interval(self.bootstrap.values, level)
 
     def contrasts(self, correction: str | None = "holm") -> Contrasts:
         """All pairs of groups, with intervals. The p-values are corrected by ``"holm"``,

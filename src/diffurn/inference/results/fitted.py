@@ -142,8 +142,17 @@ class Fitted:
         method = self.interval if method is None else method
         check_interval(level, method, "method", self.covariance_kind)
         with torch.no_grad():
-            lower, upper = interval_of(self.solution, self.estimates, level, method)
+            if method == "bootstrap":
+                lower, upper = self._percentiles(level)
+            else:
+                lower, upper = interval_of(self.solution, self.estimates, level, method)
         return self._shaped(lower), self._shaped(upper)
+
+    def _percentiles(self, level: float) -> tuple[Tensor, Tensor]:
+        """Ends of the bootstrap's intervals, ``(D, p)``."""
+        raise ValueError(
+            'method is "bootstrap", but the result has no resamples: use "wald" or "profile"'
+        )
 
     @cached_property
     def p_values(self) -> Tensor:
