@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffurn import FisherHypergeometric, GumbelSoftmax, _dispatch
+from diffurn._fisher import moments
 from support.kernels import DEVICE, INTERPRETED, with_kernels, without_kernels
 from support.philox import fixed_seed
 
@@ -59,12 +60,15 @@ def test_operands_are_those_of_the_urn_tilted(dtype: torch.dtype, is_log: bool) 
     urn = FisherHypergeometric(sizes, draws.to(DEVICE), **{name: given})
     with without_kernels():
         wanted = _dispatch.fisher(urn).tilted
-    found = kernels.operands(given, urn.group_sizes, urn.draws, is_log)
-    assert [x.dtype for x in found] == [torch.float64] * 3
+    found = kernels.operands(given, urn.group_sizes, urn.draws, is_log, True)
+    assert [x.dtype for x in found] == [torch.float64] * 4
     torch.testing.assert_close(found[1], wanted[1])
     torch.testing.assert_close(found[2], wanted[2])
     # Tilts agree to a small part of the standard deviation of the sum.
     torch.testing.assert_close(found[0], wanted[0], rtol=0, atol=2e-3)
+    with without_kernels():
+        centre = moments.centring_tilt(*found[:3])
+    torch.testing.assert_close(found[3], centre, rtol=0, atol=2e-3)
 
 
 @pytest.mark.parametrize(
@@ -85,7 +89,7 @@ def test_an_urn_that_is_not_valid_gives_nan_alone(
     given = torch.tensor([weights, [1.0, 2.0]], device=DEVICE)
     balls = torch.tensor([sizes, [3, 3]], device=DEVICE)
     number = torch.tensor([draws, 2], device=DEVICE)
-    totals = kernels.operands(given, balls, number, False)[2]
+    totals = kernels.operands(given, balls, number, False, False)[2]
     assert totals.isnan().tolist() == [True, False]
 
 
@@ -98,7 +102,7 @@ def test_draws_and_gradients_are_those_of_the_general_path(dtype: torch.dtype) -
         assert _dispatch.draws_are_fused(urn, 2)
         counts = urn.rsample((2,))
         (slope,) = torch.autograd.grad((counts * upstream).sum(), weights)
-        tilted = kernels.operands(weights, urn.group_sizes, urn.draws, True)
+        tilted = kernels.operands(weights, urn.group_sizes, urn.draws, True, False)[:3]
         expected = sampling.draw_each(*tilted, 2, dtype)
     assert counts.dtype == slope.dtype == dtype
     assert torch.equal(counts, expected)
@@ -214,7 +218,7 @@ class _Operations(TorchDispatchMode):
 
 
 def test_a_draw_and_its_gradient_launch_few_operations() -> None:
-    """Beside four kernels, the seed alone is an operation of PyTorch."""
+    """Beside three kernels, the seed alone is an operation of PyTorch."""
     weights = leaf(3)
     upstream = torch.ones(3, len(SIZES), device=DEVICE)
     sizes, draws = torch.tensor(SIZES, device=DEVICE), torch.tensor(150, device=DEVICE)

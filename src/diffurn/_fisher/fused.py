@@ -36,12 +36,11 @@ def draw(
     """
     kernels: Any = operand_kernels(given.device)
     sampling: Any = sampling_kernels(given.device)
-    urns = kernels.operands(given, group_sizes, draws, is_log)
+    differentiates = asks_for_derivative(given)
+    *urns, tilt = kernels.operands(given, group_sizes, draws, is_log, differentiates)
     counts: Tensor = sampling.draw_each(*urns, num_samples, given.dtype)
     counts = counts.view(num_samples, *given.shape)
-    if asks_for_derivative(given):
-        return _GivenDraws.of(given, counts, *urns, operands)
-    return counts
+    return _GivenDraws.of(given, counts, *urns, tilt, operands) if differentiates else counts
 
 
 class _GivenDraws(ClosedForm):
@@ -54,17 +53,18 @@ class _GivenDraws(ClosedForm):
         log_odds: Tensor,
         group_sizes: Tensor,
         draws: Tensor,
+        tilt: Tensor,
         operands: Any,
     ) -> Tensor:
         return counts.view_as(counts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        log_weights, _, *urns = ctx.saved_tensors
+        log_weights, _, *urns, tilt = ctx.saved_tensors
         total = grads[0].squeeze(0) if len(grads[0]) == 1 else grads[0].sum(0)
         if torch.is_grad_enabled():
             product = moments.covariance_product(*ctx.constants[0](), total.double())
             product = product.to(total.dtype)
         else:
-            product = moments.covariance_product(*urns, total.reshape(urns[0].shape))
-        return (product.reshape(log_weights.shape), *[None] * 5)
+            product = moments.covariance_product(*urns, total.reshape(urns[0].shape), tilt)
+        return (product.reshape(log_weights.shape), *[None] * 6)
