@@ -57,7 +57,7 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "noise": (chain._noise_kernel, dict(chain.OF_NOISE), {}),
     "operands": (
         operands._operands_kernel,
-        {"LOG": True, "CENTRING": True, "ROWS": 1, **TILE, "num_warps": 1},
+        {"LOG": True, "TILTED": True, "CENTRING": True, "ROWS": 1, **TILE, "num_warps": 1},
         {"given": "*fp32", "group_sizes": "*i64", "draws": "*i64"},
     ),
     "covariance product": (
