@@ -377,7 +377,7 @@ class Urn(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them."""
         shape, num_samples = self._shape_of_draws(sample_shape)
-        if isinstance(self.estimator, CovarianceST):
+        if type(self.estimator) is CovarianceST:
             counts = self._fused_draws(num_samples)
             if counts is not None:
                 return counts.reshape(shape)
