@@ -199,9 +199,10 @@ class Urn(Distribution):
     def _is_valid(self) -> Tensor:
         """Whether each urn has valid weights and enough drawable balls: shape (...)."""
         given = self._given.detach()
-        by_kernel = fused.are_valid(given, self.group_sizes, self.draws, self._is_log)
-        if by_kernel is not None:
-            return by_kernel
+        if given.is_cuda:
+            arguments = given, self.group_sizes, self.draws, self._is_log
+            if (by_kernel := fused.are_valid(*arguments)) is not None:
+                return by_kernel
         valid = given < torch.inf if self._is_log else (given >= 0) & (given < torch.inf)
         balls = self._drawable().sum(-1)
         return (valid & (self.group_sizes >= 0)).all(-1) & (self.draws >= 0) & (self.draws <= balls)
@@ -296,7 +297,7 @@ class Urn(Distribution):
         n is NaN, for which samplers do not wait, where an urn is not valid.
         """
         facts = self._facts()
-        if facts is None:
+        if facts is None and self._given.is_cuda:
             arguments = self._given, self.group_sizes, self.draws, self._is_log
             if (by_kernel := fused.operands(*arguments)) is not None:
                 return by_kernel
@@ -369,7 +370,8 @@ class Urn(Distribution):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, num_samples = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            if (counts := self._fused_draws(num_samples)) is not None:
+            counts = self._fused_draws(num_samples) if self._given.is_cuda else None
+            if counts is not None:
                 return counts.reshape(shape)
             counts = self._law_for_draws(num_samples).sample(num_samples, self.dtype)
             return self._or_nan(counts.reshape(shape), event_dims=1)
@@ -377,7 +379,7 @@ class Urn(Distribution):
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them."""
         shape, num_samples = self._shape_of_draws(sample_shape)
-        if type(self.estimator) is CovarianceST:
+        if self._given.is_cuda and type(self.estimator) is CovarianceST:
             counts = self._fused_draws(num_samples)
             if counts is not None:
                 return counts.reshape(shape)

@@ -47,7 +47,7 @@ def operands(
     given: Tensor, group_sizes: Tensor, draws: Tensor, is_log: bool
 ) -> tuple[Tensor, Tensor, Tensor] | None:
     """`Urn._operands` by one launch, or None where no kernel runs or a derivative is missing."""
-    if not given.is_cuda or not is_eager():
+    if not is_eager():
         return None
     kernels: Any = operand_kernels(given.device)
     if kernels is None or not (is_log or not asks_for_derivative(given)):
