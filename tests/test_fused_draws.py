@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffurn import FisherHypergeometric, GumbelSoftmax, _dispatch
+from diffurn._fisher import moments
 from support.kernels import DEVICE, INTERPRETED, with_kernels, without_kernels
 from support.philox import fixed_seed
 
@@ -59,12 +60,34 @@ def test_operands_are_those_of_the_urn_tilted(dtype: torch.dtype, is_log: bool) 
     urn = FisherHypergeometric(sizes, draws.to(DEVICE), **{name: given})
     with without_kernels():
         wanted = _dispatch.fisher(urn).tilted
-    found = kernels.operands(given, urn.group_sizes, urn.draws, is_log)
-    assert [x.dtype for x in found] == [torch.float64] * 3
+    found = kernels.operands(given, urn.group_sizes, urn.draws, is_log, centring=True)
+    assert [x.dtype for x in found] == [torch.float64] * 4
     torch.testing.assert_close(found[1], wanted[1])
     torch.testing.assert_close(found[2], wanted[2])
     # Tilts agree to a small part of the standard deviation of the sum.
     torch.testing.assert_close(found[0], wanted[0], rtol=0, atol=2e-3)
+    with without_kernels():
+        centre = moments.centring_tilt(*found[:3])
+    torch.testing.assert_close(found[3][0], centre, rtol=0, atol=2e-3)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64], ids=str)
+def test_one_launch_gives_operands_and_their_derivatives(dtype: torch.dtype) -> None:
+    found = []
+    for kernels_run in (without_kernels, with_kernels):
+        weights = leaf(4, dtype=dtype).detach()
+        weights[1, 0], weights[2, 1] = -math.inf, math.nan
+        weights.requires_grad_()
+        with kernels_run():
+            urn = urn_of(weights, [150, 310, 150, 500])
+            log_weights, sizes, draws = urn._operands()
+            valid, numbers = urn._is_valid(), [0, 1, 3]  # rows without NaN
+            slope = torch.autograd.grad(log_weights[numbers].square().sum(), weights)[0]
+        assert log_weights.dtype == sizes.dtype == torch.float64
+        assert slope.dtype == dtype
+        rows = [x.detach()[numbers] for x in (log_weights, sizes, slope)]
+        found.append((*rows, draws, valid))
+    torch.testing.assert_close(*found, rtol=0, atol=0, equal_nan=True)
 
 
 @pytest.mark.parametrize(
@@ -98,7 +121,7 @@ def test_draws_and_gradients_are_those_of_the_general_path(dtype: torch.dtype) -
         assert _dispatch.draws_are_fused(urn, 2)
         counts = urn.rsample((2,))
         (slope,) = torch.autograd.grad((counts * upstream).sum(), weights)
-        tilted = kernels.operands(weights, urn.group_sizes, urn.draws, True)
+        tilted = kernels.operands(weights, urn.group_sizes, urn.draws, True)[:3]
         expected = sampling.draw_each(*tilted, 2, dtype)
     assert counts.dtype == slope.dtype == dtype
     assert torch.equal(counts, expected)
@@ -214,7 +237,7 @@ class _Operations(TorchDispatchMode):
 
 
 def test_a_draw_and_its_gradient_launch_few_operations() -> None:
-    """Beside four kernels, the seed alone is an operation of PyTorch."""
+    """Beside three kernels, the seed alone is an operation of PyTorch."""
     weights = leaf(3)
     upstream = torch.ones(3, len(SIZES), device=DEVICE)
     sizes, draws = torch.tensor(SIZES, device=DEVICE), torch.tensor(150, device=DEVICE)

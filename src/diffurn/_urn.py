@@ -11,6 +11,7 @@ from torch.distributions import Distribution, constraints
 
 from diffurn import _constraints as urn_constraints
 from diffurn._composition import Composition, PlainSizes, are_single_balls, composition_of
+from diffurn._fisher import fused
 from diffurn._fisher.constants import constants_of
 from diffurn._law import Law, Race, most_balls
 from diffurn._marginals import Marginals
@@ -199,6 +200,10 @@ class Urn(Distribution):
     def _is_valid(self) -> Tensor:
         """Whether each urn has valid weights and enough drawable balls: shape (...)."""
         given = self._given.detach()
+        if given.is_cuda:
+            arguments = given, self.group_sizes, self.draws, self._is_log
+            if (by_kernel := fused.are_valid(*arguments)) is not None:
+                return by_kernel
         valid = given < torch.inf if self._is_log else (given >= 0) & (given < torch.inf)
         balls = self._drawable().sum(-1)
         return (valid & (self.group_sizes >= 0)).all(-1) & (self.draws >= 0) & (self.draws <= balls)
@@ -292,8 +297,12 @@ class Urn(Distribution):
 
         n is NaN, for which samplers do not wait, where an urn is not valid.
         """
-        given, sizes, draws = self._given.double(), self.group_sizes.double(), self.draws.double()
         facts = self._facts()
+        if facts is None and self._given.is_cuda:
+            arguments = self._given, self.group_sizes, self.draws, self._is_log
+            if (by_kernel := fused.operands(*arguments)) is not None:
+                return by_kernel
+        given, sizes, draws = self._given.double(), self.group_sizes.double(), self.draws.double()
         if facts is not None and facts.positive_weights:
             return given if self._is_log else given.log(), sizes, draws
         if facts is None:
@@ -362,19 +371,19 @@ class Urn(Distribution):
         """Exact draws, holding integers with 0 ≤ x ≤ m and Σx = n, in the dtype of the weights."""
         shape, num_samples = self._shape_of_draws(sample_shape)
         with torch.no_grad():
-            if (fused := self._fused_draws(num_samples)) is not None:
-                return fused.reshape(shape)
+            counts = self._fused_draws(num_samples) if self._given.is_cuda else None
+            if counts is not None:
+                return counts.reshape(shape)
             counts = self._law_for_draws(num_samples).sample(num_samples, self.dtype)
             return self._or_nan(counts.reshape(shape), event_dims=1)
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Draws that carry gradients, as the `estimator` defines them."""
         shape, num_samples = self._shape_of_draws(sample_shape)
-        fused = None
-        if isinstance(self.estimator, CovarianceST):
-            fused = self._fused_draws(num_samples)
-        if fused is not None:
-            return fused.reshape(shape)
+        if self._given.is_cuda and type(self.estimator) is CovarianceST:
+            counts = self._fused_draws(num_samples)
+            if counts is not None:
+                return counts.reshape(shape)
         counts = self.estimator.rsample(self._law_for_estimator(num_samples), num_samples)
         return self._or_nan(counts.reshape(shape), event_dims=1)
 

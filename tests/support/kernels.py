@@ -63,7 +63,7 @@ def launched_kernels() -> Iterator[list[str]]:
     recording = {
         primitive: recorded(kernel)
         for primitive, kernel in dispatch._kernels.items()
-        if kernel is not primitive.__wrapped__  # type: ignore[attr-defined] (it has no kernel)
+        if kernel is not primitive.__wrapped__
     }
     with patch.dict(dispatch._kernels, recording), with_kernels():
         yield names

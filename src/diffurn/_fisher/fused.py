@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher import moments
-from diffurn._kernels.dispatch import operand_kernels, sampling_kernels
+from diffurn._kernels.dispatch import is_eager, operand_kernels, sampling_kernels
 from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
 
 Operands = Callable[[], tuple[Tensor, Tensor, Tensor]]
@@ -36,12 +36,49 @@ def draw(
     """
     kernels: Any = operand_kernels(given.device)
     sampling: Any = sampling_kernels(given.device)
-    urns = kernels.operands(given, group_sizes, draws, is_log)
+    differentiates = asks_for_derivative(given)
+    *urns, centres = kernels.operands(given, group_sizes, draws, is_log, centring=differentiates)
     counts: Tensor = sampling.draw_each(*urns, num_samples, given.dtype)
     counts = counts.view(num_samples, *given.shape)
+    return _GivenDraws.of(given, counts, *urns[:2], centres, operands) if differentiates else counts
+
+
+def operands(
+    given: Tensor, group_sizes: Tensor, draws: Tensor, is_log: bool
+) -> tuple[Tensor, Tensor, Tensor] | None:
+    """`Urn._operands` by one launch, or None where no kernel runs or a derivative is missing."""
+    if not is_eager():
+        return None
+    kernels: Any = operand_kernels(given.device)
+    if kernels is None or not (is_log or not asks_for_derivative(given)):
+        return None
+    log_weights, sizes, number, _ = kernels.operands(
+        given, group_sizes, draws, is_log, tilted=False
+    )
+    log_weights = log_weights.view(given.shape)
     if asks_for_derivative(given):
-        return _GivenDraws.of(given, counts, *urns, operands)
-    return counts
+        log_weights = _LogWeights.of(given, log_weights)
+    return log_weights, sizes.view(given.shape), number.view(draws.shape)
+
+
+def are_valid(given: Tensor, group_sizes: Tensor, draws: Tensor, is_log: bool) -> Tensor | None:
+    """`Urn._is_valid` by one launch, or None where no kernel runs."""
+    found = operands(given.detach(), group_sizes, draws, is_log)
+    return None if found is None else found[2] == found[2]
+
+
+class _LogWeights(ClosedForm):
+    """Given log-weights in float64, with zeros for those of -inf."""
+
+    @staticmethod
+    def forward(given: Tensor, log_weights: Tensor) -> Tensor:
+        return log_weights.view_as(log_weights)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None]:
+        given = ctx.saved_tensors[0]
+        slope = grads[0].to(given.dtype)
+        return slope.masked_fill(given.detach() == -torch.inf, 0.0), None
 
 
 class _GivenDraws(ClosedForm):
@@ -53,18 +90,18 @@ class _GivenDraws(ClosedForm):
         counts: Tensor,
         log_odds: Tensor,
         group_sizes: Tensor,
-        draws: Tensor,
+        centres: Tensor,
         operands: Any,
     ) -> Tensor:
         return counts.view_as(counts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        log_weights, _, *urns = ctx.saved_tensors
+        log_weights, _, *urns, centres = ctx.saved_tensors
         total = grads[0].squeeze(0) if len(grads[0]) == 1 else grads[0].sum(0)
         if torch.is_grad_enabled():
             product = moments.covariance_product(*ctx.constants[0](), total.double())
-            product = product.to(total.dtype)
         else:
-            product = moments.covariance_product(*urns, total.reshape(urns[0].shape))
-        return (product.reshape(log_weights.shape), *[None] * 5)
+            tilt, draws = centres.unbind()
+            product = moments.covariance_product(*urns, draws, total.reshape(urns[0].shape), tilt)
+        return (product.reshape(log_weights.shape).to(total.dtype), *[None] * 5)

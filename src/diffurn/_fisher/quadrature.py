@@ -87,7 +87,8 @@ class FisherLaw:
         how: Relaxation,
         drawn: Callable[[Chain, Noise], Tensor],
     ) -> Tensor | None:
-        if not relaxed.has_kernel(self.general.draws.device, self.groups, how):
+        law = self.general
+        if not relaxed.has_kernel(law.draws.device, law.groups, how):
             return None
 
         def redrawn(urns: tuple[Tensor, Tensor, Tensor], number: int, noise: Noise) -> Tensor:
@@ -95,7 +96,7 @@ class FisherLaw:
             chain = Quadrature(*urns).chain(number, order, how.merged, how.temperature)
             return chain.in_order(drawn(chain, noise))
 
-        return relaxed.draw(*self.general.operands, num_samples, order, how, redrawn)
+        return relaxed.draw(*law.operands, num_samples, order, how, redrawn)
 
 
 @dataclass(frozen=True)

@@ -18,19 +18,21 @@ from diffurn._numerics.autograd import (
     is_forward_mode,
     is_transforming,
 )
+from diffurn._numerics.tracing import can_read
 
 # Draws of urns, so many of each, by PyTorch's operations with the given noise.
 Redrawn = Callable[[tuple[Tensor, Tensor, Tensor], int, Noise], Tensor]
 
 
 def has_kernel(device: torch.device, groups: int, how: Relaxation) -> bool:
-    """Whether kernels draw the chain: for numbers as temperatures, and reverse mode."""
+    """Whether kernels draw the chain: for temperatures known on the CPU, and reverse mode."""
     if chain_kernels(device) is None or groups < 2:
         return False
-    if isinstance(how.temperature, Tensor) and asks_for_derivative(how.temperature):
+    tau = how.temperature
+    if isinstance(tau, Tensor) and (asks_for_derivative(tau) or not can_read(tau)):
         return False
     # One set of nodes gives the counts of a group, as in `conditionals.conditional`.
-    if not how.merged and WINDOW_NATS * float(how.temperature) > NEAR_NATS:
+    if not how.merged and WINDOW_NATS * float(tau) > NEAR_NATS:
         return False
     return torch.compiler.is_compiling() or not (is_transforming() or is_forward_mode())
 

@@ -30,7 +30,7 @@ from diffurn._kernels.shared import log1p
 # The rows of a program, and the counts of a block.
 OF_MERGED = {"ROWS": 1, "BLOCK": 64, "num_warps": 1}
 # Blocks are tiles of counts × nodes, and sums over later groups are tiles of groups × nodes.
-OF_EXACT = {"BLOCK": 16, "GROUPS": 16, "T": triton.next_power_of_2(NODES[2]), "num_warps": 4}
+OF_EXACT = {"BLOCK": 32, "GROUPS": 16, "T": triton.next_power_of_2(NODES[2]), "num_warps": 4}
 OF_MERGED_SLOPES = {"ROWS": 32, "num_warps": 1}
 OF_NOISE = {"BLOCK": 256, "num_warps": 4}
 OF_EXACT_SLOPES = {"GROUPS": 64, "num_warps": 2}
@@ -195,7 +195,7 @@ def _exact_kernel(
     hard, soft, in_ratio, in_left = _pair_step(
         key, row + one_row.to(tl.int64), place, one_row + tl.load(group_sizes + place),
         one_row + tl.load(group_sizes + place + 1), one_row + n, one_row + ratio, nats, tau,
-        SLOPES or not HARD, 8 * BLOCK,
+        SLOPES or not HARD, 4 * BLOCK,
     )  # fmt: skip
     count = tl.sum(hard if HARD else soft)
     tl.store(counts + place, tl.where(drawn == drawn, count, drawn))

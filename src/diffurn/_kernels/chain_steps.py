@@ -163,6 +163,23 @@ def _pair_step(
 
 
 @triton.jit
+def _turns(cosine, sine, BLOCK: tl.constexpr, T: tl.constexpr):
+    """cos kθ and sin kθ for k < BLOCK, from the binary digits of k and by doubling θ."""
+    k = tl.arange(0, BLOCK)[:, None]
+    real, imaginary = tl.full((BLOCK, T), 1.0, tl.float64), tl.zeros((BLOCK, T), tl.float64)
+    for digit in tl.static_range(16):
+        if (1 << digit) < BLOCK:
+            turns = ((k >> digit) & 1) == 1
+            turned = real * cosine[None, :] - imaginary * sine[None, :]
+            imaginary = tl.where(
+                turns, real * sine[None, :] + imaginary * cosine[None, :], imaginary
+            )
+            real = tl.where(turns, turned, real)
+            cosine, sine = cosine * cosine - sine * sine, 2.0 * cosine * sine
+    return real, imaginary
+
+
+@triton.jit
 def _exact_step(
     key, row, place, log_weights, group_sizes, jacobian, groups, n, nats, temperature,
     RELAXED: tl.constexpr, SLOPES: tl.constexpr, BLOCK: tl.constexpr, GROUPS: tl.constexpr,
@@ -201,8 +218,7 @@ def _exact_step(
     away_r, away_i = tl.zeros((T,), tl.float64), tl.zeros((T,), tl.float64)
     # From the first count of a block to the others the phases turn by the same angles.
     k, coldness = tl.arange(0, BLOCK).to(tl.float64), 1.0 / temperature
-    turns = k[:, None] * theta[None, :]
-    turn_r, turn_i = tl.cos(turns), tl.sin(turns)
+    turn_r, turn_i = _turns(cosine, sine, BLOCK, T)
     while start <= highest:
         x = start + k
         inside = x <= highest

@@ -451,8 +451,7 @@ def _covariance_kernel(
             - zi[None, :] * (xr * other_i + xi * other_r),
             1,
         )
-        # Urns that are not valid have an n of NaN.
-        product = tl.where((n > 0.0) & (n < balls), -product if VARIANCE else product, 0.0)
+        product = tl.where((n <= 0.0) | (n >= balls), 0.0, -product if VARIANCE else product)
         tl.store(values + row * groups + j, product.to(values.dtype.element_ty), mask=j < groups)
 
 

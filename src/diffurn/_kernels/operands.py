@@ -19,11 +19,13 @@ from diffurn._kernels.fisher import MOST_GROUPS, TILTED, _log_tilt, _tilt_tile
 
 @triton.jit
 def _operands_kernel(
-    given, group_sizes, draws, log_odds, sizes, totals, rows, groups,
+    given, group_sizes, draws, log_odds, sizes, totals, centres, rows, groups,
     row_stride, group_stride, sizes_row_stride, sizes_group_stride, draws_stride,
-    LOG: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
+    LOG: tl.constexpr, TILTED: tl.constexpr, CENTRING: tl.constexpr, ROWS: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
 ):  # fmt: skip
-    """Tilted log-odds, m and n in float64; n is NaN where an urn is not valid.
+    """Log-weights, m and n in float64; with TILTED, log-odds.
+
+    With CENTRING, `centres` has the centring tilts, and n with zeros for NaN. n is NaN where an urn is not valid.
 
     Groups of weight zero are emptied. The rules are those of `Urn._is_valid`.
     """
@@ -58,28 +60,45 @@ def _operands_kernel(
         tl.store(sizes + first[:, None] + j, size, mask=inside)
     n = tl.where((wrong == 0) & (n <= balls), n, float("nan"))
     tl.store(totals + row, n, mask=exists)
-    tl.debug_barrier()  # other threads read what one has written
-    tilt = _log_tilt(log_odds, sizes, n, first, exists, groups, GROUPS, TILES)
-    for tile in range(TILES):
-        j = (tile * GROUPS + tl.arange(0, GROUPS))[None, :]
-        inside, place = exists[:, None] & (j < groups), log_odds + first[:, None] + j
-        tl.store(place, tl.load(place, mask=inside, other=0.0) + tilt[:, None], mask=inside)
+    if TILTED:
+        tl.debug_barrier()  # other threads read what one has written
+        tilt = _log_tilt(log_odds, sizes, n, first, exists, groups, GROUPS, TILES)
+        if CENTRING:
+            above = _log_tilt(log_odds, sizes, n + 1.0, first, exists, groups, GROUPS, TILES)
+            tl.store(centres + row, 0.5 * (above - tilt), mask=exists)
+        tl.store(centres + rows + row, tl.where(n == n, n, 0.0), mask=exists)
+        tl.debug_barrier()
+        for tile in range(TILES):
+            j = (tile * GROUPS + tl.arange(0, GROUPS))[None, :]
+            inside, place = exists[:, None] & (j < groups), log_odds + first[:, None] + j
+            tl.store(place, tl.load(place, mask=inside, other=0.0) + tilt[:, None], mask=inside)
 
 
 def operands(
-    given: Tensor, group_sizes: Tensor, draws: Tensor, is_log: bool
-) -> tuple[Tensor, Tensor, Tensor]:
-    """Tilted log-odds ``(B, c)``, m and n in float64, from weights ``(..., c)`` or their logs."""
+    given: Tensor,
+    group_sizes: Tensor,
+    draws: Tensor,
+    is_log: bool,
+    tilted: bool = True,
+    centring: bool = False,
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """Tilted log-odds ``(B, c)``, m and n in float64, from weights ``(..., c)`` or their logs.
+
+    Without `tilted`, log-weights. The last result ``(2, B)`` has the centring tilts of the log-odds
+    and draws that are 0 where an urn is not valid; without `centring` it has no values.
+    """
     groups = given.shape[-1]
     given, group_sizes = given.detach().reshape(-1, groups), group_sizes.reshape(-1, groups)
     draws, rows = draws.reshape(-1), len(given)
     log_odds, sizes = (given.new_empty(rows, groups, dtype=torch.float64) for _ in range(2))
     totals = given.new_empty(rows, dtype=torch.float64)
+    centres = given.new_empty(2, rows, dtype=torch.float64)
     if rows:
         tile = _tilt_tile(groups, MOST_GROUPS["tilt"], TILTED)
         with torch.cuda.device_of(given):
             _operands_kernel[(-(-rows // tile["ROWS"]),)](
-                given, group_sizes, draws, log_odds, sizes, totals, rows, groups,
-                *given.stride(), *group_sizes.stride(), draws.stride(0), LOG=is_log, **tile,
+                given, group_sizes, draws, log_odds, sizes, totals, centres, rows, groups,
+                *given.stride(), *group_sizes.stride(), draws.stride(0),
+                LOG=is_log, TILTED=tilted, CENTRING=centring, **tile,
             )  # fmt: skip
-    return log_odds, sizes, totals
+    return log_odds, sizes, totals, centres

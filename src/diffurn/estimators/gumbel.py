@@ -65,7 +65,7 @@ class GumbelSoftmax(Estimator):
     is 1.
 
     On CUDA devices one kernel draws all groups, unless `rao_blackwell` is positive, the temperature
-    has a gradient, or it is above 1.05 and conditional laws are exact.
+    has a gradient or lies on the device, or it is above 1.05 and conditional laws are exact.
 
     Reference: Sutter et al. (ICLR 2023), Algorithms 1 and 2.
 
