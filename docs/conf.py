@@ -60,7 +60,7 @@ def _fingerprint() -> str:
         *DOCS.glob("_*.py"),
         *DOCS.glob("../src/diffurn/**/*.*"),
         *DOCS.glob("../examples/*.py"),
-        *DOCS.glob("../results/*/*.json"),
+        *DOCS.glob("../results/*/*.json*"),
     ]
     for path in sorted(path for path in sources if "__pycache__" not in path.parts):
         digest.update(path.read_bytes())
