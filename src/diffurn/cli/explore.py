@@ -37,11 +37,14 @@ def command(
     except OSError as problem:
         refuse(f"--port {port}: {problem.strerror}; choose another port, or 0 for any free one")
     address = f"http://{server.ADDRESS}:{listener.getsockname()[1]}"
-    try:
+
+    def show() -> None:
         typer.echo(f"explore: {address} (Ctrl-C ends it)")
         if browser:
             webbrowser.open(address)
-        server.serve(listener)
+
+    try:
+        server.serve(listener, show)
     except KeyboardInterrupt:
         typer.echo("stopped")
     finally:

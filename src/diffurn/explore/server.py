@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 
 ADDRESS = "127.0.0.1"
 
@@ -35,8 +36,12 @@ def listen(port: int) -> socket.socket:
     return listener
 
 
-def serve(listener: socket.socket) -> None:
-    """Serves the page until Ctrl-C; call `prepare` first."""
+def serve(listener: socket.socket, when_ready: Callable[[], None]) -> None:
+    """Serves the page until Ctrl-C; call `prepare` first.
+
+    `when_ready` is called when the page can be opened, and when Ctrl-C can no longer interrupt an
+    import.
+    """
     import gradio
     import torch
     import uvicorn
@@ -67,6 +72,12 @@ def serve(listener: socket.socket) -> None:
         theme=gradio.themes.Base(font=system, font_mono=monospaced),
         css=page.CSS,
     )
-    uvicorn.Server(
-        uvicorn.Config(app, ws="none", log_level="warning", timeout_graceful_shutdown=1)
-    ).run(sockets=[listener])
+
+    class Server(uvicorn.Server):  # type: ignore[misc]
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            await super().startup(sockets)
+            when_ready()
+
+    Server(uvicorn.Config(app, ws="none", log_level="warning", timeout_graceful_shutdown=1)).run(
+        sockets=[listener]
+    )
