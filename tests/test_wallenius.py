@@ -191,8 +191,8 @@ def test_dynamic_programming_gives_the_probabilities_of_the_integral(
         [10, 7, 8], 9, log_weights=log_weights.clone().requires_grad_()
     ).log_prob(counts)
     law = _dispatch.wallenius_for_values(urn, 300 * values)
-    pays = values > 1 or dispatch.HAS_NATIVE
-    assert isinstance(law, Sequential) == (pays and device.type == "cpu")
+    by_states = values > 1 or dispatch.HAS_NATIVE
+    assert isinstance(law, Sequential) == (by_states and device.type == "cpu")
     ours = urn.log_prob(counts)
     assert ours.shape == (values, 300)
     torch.testing.assert_close(ours, integrated.detach(), rtol=1e-11, atol=1e-11)

@@ -71,7 +71,7 @@ def draw_on_cpu(
     num_samples: int,
     generator: torch.Generator | None = None,
 ) -> Tensor:
-    """Exact draws ``(num_samples, ..., c)``, in C if it pays: of few balls ball by ball."""
+    """Exact draws ``(num_samples, ..., c)``, in C where that is faster; few balls one by one."""
     urns, groups = (log_weights, group_sizes, draws), log_weights.shape[-1]
     if can_call(*urns):
         from diffurn._kernels.native import sampling, subsets
