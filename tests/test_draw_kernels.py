@@ -80,10 +80,10 @@ def either_kernel(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64) -> Tensor:
+def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64, single: bool = False) -> Tensor:
     """Of one urn, shape (number, c)."""
     operands = (operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn))
-    return kernels.draw_each(*operands, number, dtype).squeeze(1).cpu()
+    return kernels.draw_each(*operands, number, dtype, single).squeeze(1).cpu()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -286,7 +286,13 @@ FITTED = [
     by_name("above-int32-few-draws"),
 ]
 FITTED_IN_TILES = [*FITTED[:3], Urn("30x4", (30,) * 4, 50, (0.5, -1.0, 0.0, 0.3))]
-CASES = len(FITTED) + len(FITTED_IN_TILES) + 1
+SUBSETS = [
+    Urn("1x9", (1,) * 9, 4, tuple(0.5 * j - 2.0 for j in range(9))),
+    Urn("1x8-with-empty", (1, 1, 0, 1, 1, 0, 1, 1), 3, (3.0, 0.1, 5.0, -2.0, 9.0, 0.0, -0.4, 1.0)),
+    Urn("1x6-all-but-one", (1,) * 6, 5, (0.0, 1.0, -1.0, 6.0, -6.0, 0.3)),
+    Urn("1x2", (1,) * 2, 1, (0.0, -1.5)),
+]
+CASES = len(FITTED) + len(FITTED_IN_TILES) + len(SUBSETS) + 1
 
 
 @pytest.mark.parametrize("urn", FITTED, ids=str)
@@ -305,6 +311,20 @@ def test_groups_and_pairs_of_long_rows_follow_the_law(urn: Urn) -> None:
     assert_possible(counts, urn)
     p_values = Yardstick(urn).p_values([counts.numpy().astype(np.int64)])
     assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
+
+
+@pytest.mark.parametrize("urn", SUBSETS, ids=str)
+def test_single_balls_follow_the_law(urn: Urn) -> None:
+    counts = each(urn, DRAWS, single=True)
+    assert_possible(counts, urn)
+    p_values = Yardstick(urn).p_values([counts.numpy().astype(np.int64)])
+    assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
+
+
+@pytest.mark.parametrize(("size", "draws"), [(1, 0), (1, 70), (0, 0)])
+def test_single_balls_that_are_certain_are_drawn(size: int, draws: int) -> None:
+    urn = Urn("certain", (size,) * 70, draws, tuple(0.1 * j for j in range(70)))
+    assert (each(urn, 3, single=True) == draws / 70).all()
 
 
 def test_draws_of_many_different_urns_follow_their_laws() -> None:

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffurn import FisherHypergeometric, GumbelSoftmax, _dispatch
 from diffurn._fisher import moments
+from diffurn.nn import SubsetSampler
 from support.kernels import DEVICE, INTERPRETED, with_kernels, without_kernels
 from support.philox import fixed_seed
 
@@ -134,6 +135,25 @@ def test_draws_and_gradients_are_those_of_the_general_path(dtype: torch.dtype) -
     torch.testing.assert_close(slope.double(), wanted.squeeze(-1), rtol=rounding, atol=rounding)
 
 
+@pytest.mark.parametrize("items", [40, 90])
+def test_subsets_have_draws_and_gradients_of_their_law(items: int) -> None:
+    """Their kernels know that no group has more than one ball."""
+    logits = torch.randn(3, items, device=DEVICE, requires_grad=True)
+    vector = torch.randn(3, items, device=DEVICE)
+    with with_kernels():
+        urn = FisherHypergeometric([1], 7, log_weights=logits, validate_args=False)
+        assert urn._has_single_balls()
+        assert _dispatch.draws_are_fused(urn, 2)
+        subsets = urn.rsample((2,))
+        (slope,) = torch.autograd.grad((subsets * vector).sum(), logits)
+    assert ((subsets == 0) | (subsets == 1)).all()
+    assert (subsets.sum(-1) == 7).all()
+    with without_kernels():
+        covariance = FisherHypergeometric([1], 7, log_weights=logits.double()).covariance_matrix
+        wanted = covariance.detach() @ (2 * vector.double()).unsqueeze(-1)
+    torch.testing.assert_close(slope.double(), wanted.squeeze(-1), rtol=1e-4, atol=1e-5)
+
+
 def test_rows_without_outcomes_have_no_gradient() -> None:
     weights = leaf(2)
     with with_kernels():
@@ -216,6 +236,7 @@ def test_transforms_and_other_estimators_keep_the_general_path() -> None:
 _OF_TESTS = {
     "aten.copy_.default",
     "aten.lift_fresh.default",
+    "aten.scalar_tensor.default",
     "aten.set_.source_Storage",
     "aten.set_.source_Storage_storage_offset",
 }
@@ -248,3 +269,39 @@ def test_a_draw_and_its_gradient_launch_few_operations() -> None:
         torch.autograd.grad(counts, weights, upstream)
     found = {name: number for name, number in operations.names.items() if name not in _OF_TESTS}
     assert found == {"aten.randint.default": 1}
+
+
+@pytest.mark.skipif(INTERPRETED, reason="only CUDA devices are waited for")
+@pytest.mark.parametrize("with_mask", [False, True], ids=["", "mask"])
+def test_a_layer_never_waits_for_the_device(with_mask: bool) -> None:
+    """Neither in a step, nor while a step is recorded, whose copies draw anew."""
+    logits = torch.randn(64, 784, device=DEVICE, requires_grad=True)
+    mask = torch.arange(784, device=DEVICE) < 700 if with_mask else None
+    vector, sampler = torch.randn(784, device=DEVICE), SubsetSampler(50)
+
+    def step() -> tuple[Tensor, Tensor]:
+        subsets = sampler(logits, mask)
+        return subsets.detach(), torch.autograd.grad((subsets @ vector).sum(), logits)[0]
+
+    step()
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        step()
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    stream = torch.cuda.Stream()
+    with torch.cuda.stream(stream):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        subsets, slope = step()
+    graph.replay()
+    first = subsets.clone()
+    graph.replay()
+    assert not torch.equal(first, subsets)
+    assert (subsets.sum(-1) == 50).all()
+    with without_kernels():
+        inclusion = sampler.inclusion(logits, mask)
+        wanted = torch.autograd.grad((inclusion @ vector).sum(), logits)[0]
+    torch.testing.assert_close(slope, wanted, rtol=1e-4, atol=1e-6)

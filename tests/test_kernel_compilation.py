@@ -20,12 +20,12 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from diffurn._kernels import chain, fisher, operands
+from diffurn._kernels import chain, fisher, operands, sampling
 
 pytestmark = [pytest.mark.needs("triton"), pytest.mark.slow]
 
 TYPES = {"seed": "*i64", "temperature": "i64", "group_sizes": "*fp64", "draws": "*fp64"}
-NUMBERS = {"rows", "urns", "groups", "number", "width", "place"}
+NUMBERS = {"rows", "urns", "groups", "number", "width", "place", "rounds"}
 TILE = {"GROUPS": 64, "TILES": 1}
 KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "merged": (chain._merged_kernel, {"HARD": True, "SLOPES": True, **chain.OF_MERGED}, {}),
@@ -60,9 +60,19 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         {"LOG": True, "TILTED": True, "CENTRING": True, "ROWS": 1, **TILE, "num_warps": 1},
         {"given": "*fp32", "group_sizes": "*i64", "draws": "*i64"},
     ),
+    "covariance product of single balls": (
+        fisher._covariance_kernel,
+        {"VARIANCE": False, "SINGLE": True, **TILE, "T": fisher.PADDED_NODES, "num_warps": 8},
+        {"vectors": "*fp32", "values": "*fp32"},
+    ),
+    "draws of single balls": (
+        sampling._each_kernel,
+        {"SINGLE": True, **sampling._tile(784, sampling.PROPOSED, sampling.MOST_SINGLE)},
+        {"counts": "*fp32"},
+    ),
     "covariance product": (
         fisher._covariance_kernel,
-        {"VARIANCE": False, **TILE, "T": fisher.PADDED_NODES, "num_warps": 8},
+        {"VARIANCE": False, "SINGLE": False, **TILE, "T": fisher.PADDED_NODES, "num_warps": 8},
         {"vectors": "*fp32", "values": "*fp32"},
     ),
 }

@@ -492,6 +492,15 @@ def test_the_layer_can_be_exported_and_saved(law: Any, training: bool) -> None:
         assert (subset == model(x)).all()
 
 
+@every_law
+def test_numbers_on_other_devices_are_not_read(law: Any) -> None:
+    """On the device "meta", which has no numbers, every look at one would fail."""
+    logits, mask = torch.empty(3, 80, device="meta"), torch.ones(80, dtype=torch.bool)
+    urn = SubsetSampler(9, law).urn(logits, mask.to("meta"))
+    assert urn.batch_shape == (3,)
+    assert urn.group_sizes.device.type == "meta"
+
+
 @pytest.mark.parametrize(
     ("make", "message"),
     [

@@ -125,7 +125,11 @@ class Urn(Distribution):
             sizes = as_integer_tensor("group_sizes", group_sizes, device, check)
             return sizes, as_integer_tensor("draws", draws, device, check)
         if not plain.shape:
-            sizes = torch.tensor(plain.group_sizes[0], device=device)
+            row = plain.group_sizes[0]
+            if min(row) == max(row):  # no copy to the device, which would synchronise
+                sizes = torch.full((len(row),), row[0], dtype=torch.int64, device=device)
+            else:
+                sizes = torch.tensor(row, device=device)
             return sizes, torch.scalar_tensor(plain.draws[0], dtype=torch.int64, device=device)
         distinct = plain.group_sizes[:1] if plain.equal_rows else plain.group_sizes
         rows = torch.tensor(distinct, device=device).expand(len(plain.group_sizes), -1)

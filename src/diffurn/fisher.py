@@ -124,7 +124,7 @@ class FisherHypergeometric(Urn):
         if not _dispatch.draws_are_fused(self, num_samples):
             return None
         arguments = self._given, self.group_sizes, self.draws, self._is_log
-        return fused.draw(*arguments, num_samples, self._operands)
+        return fused.draw(*arguments, num_samples, self._operands, self._has_single_balls())
 
     def _law_for_draws(self, num_samples: int) -> Law:
         return _dispatch.fisher_for_draws(self, num_samples)

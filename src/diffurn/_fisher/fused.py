@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher import moments
-from diffurn._kernels.dispatch import is_eager, operand_kernels, sampling_kernels
+from diffurn._kernels.dispatch import is_eager, law_kernels, operand_kernels, sampling_kernels
 from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
 
 Operands = Callable[[], tuple[Tensor, Tensor, Tensor]]
@@ -22,6 +22,7 @@ def draw(
     is_log: bool,
     num_samples: int,
     operands: Operands,
+    single: bool = False,
 ) -> Tensor:
     """Draws ``(num_samples, ..., c)`` in the dtype of the weights; NaN where an urn is not valid.
 
@@ -33,14 +34,17 @@ def draw(
         is_log: whether log ω is given.
         num_samples: draws of each urn.
         operands: log ω, m and n in float64, for derivatives of the derivative.
+        single: whether no group is known to have more than one ball, which is faster.
     """
     kernels: Any = operand_kernels(given.device)
     sampling: Any = sampling_kernels(given.device)
     differentiates = asks_for_derivative(given)
     *urns, centres = kernels.operands(given, group_sizes, draws, is_log, centring=differentiates)
-    counts: Tensor = sampling.draw_each(*urns, num_samples, given.dtype)
+    counts: Tensor = sampling.draw_each(*urns, num_samples, given.dtype, single)
     counts = counts.view(num_samples, *given.shape)
-    return _GivenDraws.of(given, counts, *urns[:2], centres, operands) if differentiates else counts
+    if not differentiates:
+        return counts
+    return _GivenDraws.of(given, counts, *urns[:2], centres, operands, single)
 
 
 def operands(
@@ -91,17 +95,21 @@ class _GivenDraws(ClosedForm):
         log_odds: Tensor,
         group_sizes: Tensor,
         centres: Tensor,
-        operands: Any,
+        operands: Operands,
+        single: bool,
     ) -> Tensor:
         return counts.view_as(counts)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         log_weights, _, *urns, centres = ctx.saved_tensors
+        operands, single = ctx.constants
         total = grads[0].squeeze(0) if len(grads[0]) == 1 else grads[0].sum(0)
-        if torch.is_grad_enabled():
-            product = moments.covariance_product(*ctx.constants[0](), total.double())
+        if torch.is_grad_enabled() or not is_eager():
+            product = moments.covariance_product(*operands(), total.double()).to(total.dtype)
         else:
             tilt, draws = centres.unbind()
-            product = moments.covariance_product(*urns, draws, total.reshape(urns[0].shape), tilt)
-        return (product.reshape(log_weights.shape).to(total.dtype), *[None] * 5)
+            kernels: Any = law_kernels(log_weights.device)
+            vectors = total.reshape(urns[0].shape).contiguous()
+            product = kernels.covariance_products(*urns, draws, tilt, vectors, single)
+        return (product.view(log_weights.shape), *[None] * 6)

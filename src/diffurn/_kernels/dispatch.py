@@ -134,6 +134,15 @@ def operand_kernels(device: torch.device) -> Any:
     return operands
 
 
+def law_kernels(device: torch.device) -> Any:
+    """The module of kernels for masses and moments, or None if the device has no kernels."""
+    if not has_kernels(device):
+        return None
+    from diffurn._kernels import fisher
+
+    return fisher
+
+
 def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """The Triton kernel that replaces a primitive; the first call imports Triton.
 

@@ -39,6 +39,9 @@ class SubsetSampler(torch.nn.Module):
     In training mode the layer draws. In evaluation mode it takes the most probable subset, which is
     the k largest logits under both laws.
 
+    On the CPU, logits and masks are checked. On other devices a check would make the CPU wait for
+    the device in every step, so a row of NaN logits, or with fewer than k items, becomes NaN.
+
     Logits in float16 and bfloat16 are computed in float32 and more; chosen items come in the dtype
     of the logits, probabilities in float32.
 
@@ -112,7 +115,13 @@ class SubsetSampler(torch.nn.Module):
             logits = logits.float()
         if mask is not None:
             logits = logits.masked_fill(~mask, -torch.inf)
-        return _LAWS[self.law]([1], number, log_weights=logits, estimator=self.estimator)
+        return _LAWS[self.law](
+            [1],
+            number,
+            log_weights=logits,
+            estimator=self.estimator,
+            validate_args=None if _is_checked(logits) else False,
+        )
 
     def log_prob(
         self,
@@ -218,7 +227,7 @@ class SubsetSampler(torch.nn.Module):
             return k
         if mask.dtype != torch.bool:
             raise ValueError(f"mask has the dtype {mask.dtype}, but must be of booleans")
-        if can_check():
+        if _is_checked(logits):
             try:
                 unmasked = mask.expand(torch.broadcast_shapes(mask.shape, logits.shape)).sum(-1)
             except RuntimeError:
@@ -229,3 +238,8 @@ class SubsetSampler(torch.nn.Module):
             rule = "must be k or more: the mask leaves too few items"
             require("mask.sum(-1)", unmasked, unmasked >= k, rule)
         return k
+
+
+def _is_checked(logits: Tensor) -> bool:
+    """Whether numbers are checked, for which other devices than the CPU would have to wait."""
+    return logits.device.type == "cpu" and can_check()
