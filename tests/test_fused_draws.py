@@ -272,6 +272,7 @@ def test_a_draw_and_its_gradient_launch_few_operations() -> None:
 
 
 @pytest.mark.skipif(INTERPRETED, reason="only CUDA devices are waited for")
+@pytest.mark.filterwarnings("ignore:Synchronization debug mode:UserWarning")
 @pytest.mark.parametrize("with_mask", [False, True], ids=["", "mask"])
 def test_a_layer_never_waits_for_the_device(with_mask: bool) -> None:
     """Neither in a step, nor while a step is recorded, whose copies draw anew."""

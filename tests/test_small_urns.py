@@ -17,7 +17,6 @@ import torch
 from scipy import stats
 from torch import Tensor
 from torch.distributions import Distribution
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from diffurn import (
     CovarianceST,
@@ -35,6 +34,7 @@ from support import oracles
 from support.distributions import GeneralFisher
 from support.kernels import without_kernels
 from support.samplers import Chance
+from support.synchronisation import NoSynchronisation, capturing
 from support.urns import NEVER, SMALL, Urn
 
 pytestmark = pytest.mark.filterwarnings(
@@ -496,39 +496,13 @@ def steps(sizes: Sequence[int], draws: Any) -> dict[str, Callable[[Tensor], Tens
     return found
 
 
-class NoSynchronisation(TorchDispatchMode):
-    """Fails where a number is read from the device, or where a shape would depend on one."""
-
-    forbidden = (
-        "_local_scalar_dense",
-        "nonzero",
-        "masked_select",
-        "equal",
-        "unique",
-        "lift_fresh",
-        "bincount",
-        "repeat_interleave.Tensor",
-    )
-
-    def __torch_dispatch__(
-        self, function: Any, types: Any, arguments: Any = (), options: Any = None
-    ) -> Any:
-        name = function.name().removeprefix("aten::")
-        assert not name.startswith(self.forbidden), name
-        result = function(*arguments, **(options or {}))
-        tensors = [x for x in (*arguments, result) if isinstance(x, Tensor)]
-        assert len({x.device.type for x in tensors if x.ndim}) <= 1, name
-        return result
-
-
 @pytest.mark.parametrize("sizes", [torch.tensor([10, 10]), [4, 3, 5, 2]], ids=["tensor", "list"])
 def test_a_captured_step_never_synchronises(sizes: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """On the device "meta", which has no numbers, every look at one would fail.
 
     Constants are ready after the warm-up that CUDA graphs need anyhow.
     """
-    for question in ("is_initialized", "is_current_stream_capturing"):
-        monkeypatch.setattr(torch.cuda, question, lambda: True)
+    capturing(monkeypatch)
     log_weights = torch.zeros(64, len(sizes), device="meta", requires_grad=True)
     for function in steps(sizes, 7).values():
         function(log_weights)

@@ -19,6 +19,7 @@ from diffurn import CovarianceST, GumbelSoftmax, GumbelTopK, ScoreFunction
 from diffurn.estimators.gumbel_top_k import relaxed_top
 from diffurn.nn import SubsetSampler
 from support.goodness import chi_square_p_value
+from support.synchronisation import NoSynchronisation, capturing
 
 DOUBLE = torch.float64
 LAWS = ("fisher", "wallenius")
@@ -490,6 +491,18 @@ def test_the_layer_can_be_exported_and_saved(law: Any, training: bool) -> None:
     assert (subset.sum(-1) == 7).all()
     if not training:
         assert (subset == model(x)).all()
+
+
+@pytest.mark.parametrize("estimator", [CovarianceST(), GumbelTopK(0.5)], ids=str)
+def test_a_captured_step_of_wallenius_subsets_never_synchronises(
+    estimator: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capturing(monkeypatch)
+    sampler = SubsetSampler(9, "wallenius", estimator)
+    logits = torch.empty(3, 80, device="meta", requires_grad=True)
+    with NoSynchronisation():
+        subset = sampler(logits)
+        assert gradient(subset.sum(), logits).shape == logits.shape
 
 
 @every_law

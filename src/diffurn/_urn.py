@@ -126,7 +126,7 @@ class Urn(Distribution):
             return sizes, as_integer_tensor("draws", draws, device, check)
         if not plain.shape:
             row = plain.group_sizes[0]
-            if min(row) == max(row):  # no copy to the device, which would synchronise
+            if row.count(row[0]) == len(row):  # no copy to the device, which would synchronise
                 sizes = torch.full((len(row),), row[0], dtype=torch.int64, device=device)
             else:
                 sizes = torch.tensor(row, device=device)

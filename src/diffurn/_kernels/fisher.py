@@ -40,8 +40,8 @@ from diffurn._numerics.batching import common_shape
 TILTED = 32
 # The most groups of a tile. In a quadrature a tile has an entry for each group and node.
 MOST_GROUPS = {"tilt": 1024, "quadrature": 64}
-# The entries of a quadrature's tile per thread.
-ENTRIES = 8
+# The entries of a quadrature's tile per thread, if all groups are in one tile, or in several.
+ENTRIES, ENTRIES_OF_TILES = 8, 4
 # The binomial masses of one program, two per thread.
 OF_BINOMIALS = {"BLOCK": 256, "num_warps": 4}
 
@@ -599,8 +599,9 @@ def _tilt_tile(groups: int, most: int, entries: int) -> dict[str, int]:
 
 
 @cache
-def _quadrature_tile(groups: int, most: int, entries: int) -> dict[str, int]:
+def _quadrature_tile(groups: int, most: int) -> dict[str, int]:
     tile = _tile(groups, most)
+    entries = ENTRIES if tile["TILES"] == 1 else ENTRIES_OF_TILES
     return {
         **tile,
         "T": PADDED_NODES,
@@ -635,7 +636,7 @@ def _launch(kernel: Any, values: Tensor, rows: int, *operands: Tensor, **constan
     groups = operands[0].shape[-1]
     if rows:
         with torch.cuda.device_of(values):
-            tile = _quadrature_tile(groups, MOST_GROUPS["quadrature"], ENTRIES)
+            tile = _quadrature_tile(groups, MOST_GROUPS["quadrature"])
             kernel[(rows,)](*operands, values, groups, **constants, **tile)
     return values
 

@@ -36,7 +36,7 @@ PROPOSED = 32
 # The most groups that a program holds in registers. It goes through more groups tile by tile.
 MOST_GROUPS = 1024
 # The most proposed counts that it holds; those of groups of one ball take fewer registers.
-MOST_PROPOSED, MOST_SINGLE = MOST_GROUPS, 4 * MOST_GROUPS
+MOST_PROPOSED, MOST_SINGLE = MOST_GROUPS, 2 * MOST_GROUPS
 OF_LONG_ROWS = {"GROUPS": 1024, "ROWS": 1, "num_warps": 16}
 # A proposal is accepted with a probability of at least 1/√c. So a possible urn of up to ten
 # thousand groups never needs nearly this many rounds.

@@ -133,14 +133,15 @@ def _reaches(
 
     They are accurate to some percent, and too large rather than too small.
     """
-    sides = torch.tensor([[-1.0], [1.0]], dtype=peak.dtype, device=peak.device)
+    # Made on the device, without a copy to it, which would synchronise.
+    sides = torch.stack([peak.new_full((1,), side) for side in (-1.0, 1.0)])
 
     def is_not_yet_down(log_distance: Tensor) -> Tensor:
         u = peak[..., None, None] + sides * torch.exp(log_distance)
         is_down = log_density(u.flatten(-2)) < bottom.unsqueeze(-1)  # False for NaN
         return ~is_down.view(u.shape)
 
-    far = torch.tensor(longest, dtype=peak.dtype, device=peak.device).log().expand(*peak.shape, 2)
+    far = torch.stack([torch.full_like(peak, math.log(distance)) for distance in longest], -1)
     near = torch.minimum(torch.log(shortest).unsqueeze(-1), far)
     left, right = _shrunk(is_not_yet_down, near, far, _REACH_SECTIONS)[1].exp().unbind(-1)
     return left, right
