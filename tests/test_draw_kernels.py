@@ -7,6 +7,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from unittest.mock import patch
 
 import mpmath
@@ -39,6 +40,7 @@ import triton
 import triton.language as tl
 
 from diffurn._kernels import sampling as kernels
+from diffurn._kernels import subsets
 from diffurn._kernels.shared import log1p
 
 pytestmark = [
@@ -55,6 +57,7 @@ DTYPES = [torch.float32, torch.float64]
 
 
 if INTERPRETED:  # it takes as long for a program of a hundred thousand entries as for one of ten
+    subsets.PROPOSED = 1 << 17
     kernels.PROPOSED, kernels.OF_LONG_ROWS["ROWS"] = 1 << 17, 1 << 5
     kernels.OF_OUTCOMES["BLOCK"] = kernels.OF_CHAINS["BLOCK"] = 1 << 13
 
@@ -80,10 +83,12 @@ def either_kernel(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
-def each(urn: Urn, number: int, dtype: torch.dtype = torch.float64, single: bool = False) -> Tensor:
+def each(
+    urn: Urn, number: int, dtype: torch.dtype = torch.float64, module: Any = kernels
+) -> Tensor:
     """Of one urn, shape (number, c)."""
     operands = (operand.unsqueeze(0).to(DEVICE) for operand in tilted(urn))
-    return kernels.draw_each(*operands, number, dtype, single).squeeze(1).cpu()
+    return module.draw_each(*operands, number, dtype).squeeze(1).cpu()
 
 
 # --------------------------------------------------------------------------------------------------
@@ -315,7 +320,7 @@ def test_groups_and_pairs_of_long_rows_follow_the_law(urn: Urn) -> None:
 
 @pytest.mark.parametrize("urn", SUBSETS, ids=str)
 def test_single_balls_follow_the_law(urn: Urn) -> None:
-    counts = each(urn, DRAWS, single=True)
+    counts = each(urn, DRAWS, module=subsets)
     assert_possible(counts, urn)
     p_values = Yardstick(urn).p_values([counts.numpy().astype(np.int64)])
     assert min(p_values) >= FALSE_ALARM / CASES / len(p_values)
@@ -324,7 +329,55 @@ def test_single_balls_follow_the_law(urn: Urn) -> None:
 @pytest.mark.parametrize(("size", "draws"), [(1, 0), (1, 70), (0, 0)])
 def test_single_balls_that_are_certain_are_drawn(size: int, draws: int) -> None:
     urn = Urn("certain", (size,) * 70, draws, tuple(0.1 * j for j in range(70)))
-    assert (each(urn, 3, single=True) == draws / 70).all()
+    assert (each(urn, 3, module=subsets) == draws / 70).all()
+
+
+def test_a_thousand_single_balls_fit_one_program() -> None:
+    rng = np.random.default_rng(4)
+    urn = Urn("1x1024", (1,) * 1024, 400, tuple(rng.normal(0.0, 2.0, 1024).tolist()))
+    counts = each(urn, 4, torch.float32, subsets)
+    assert_possible(counts, urn)
+    expected = (1 / (1 + np.exp(-tilted_log_odds(urn)))).astype(float)
+    assert np.corrcoef(counts.sum(0).numpy(), expected)[0, 1] > 0.7
+
+
+def test_rows_without_a_number_of_balls_are_not_a_number() -> None:
+    log_odds = torch.full((2, 40), math.log(5 / 35), dtype=torch.float64, device=DEVICE)
+    draws = torch.tensor([5.0, math.nan], dtype=torch.float64, device=DEVICE)
+    counts = subsets.draw_each(log_odds, torch.ones_like(log_odds), draws, 2, torch.float64)
+    assert counts[:, 1].isnan().all()
+    assert (counts[:, 0].sum(-1) == 5).all()
+
+
+@triton.jit
+def _limits_kernel(words, further, high, low, found, N: tl.constexpr, DECIDES: tl.constexpr):  # type: ignore[no-untyped-def]
+    i = tl.arange(0, N)
+    word, rest = tl.load(words + i).to(tl.uint32), tl.load(further + i).to(tl.uint32)
+    below = subsets._is_below(word, rest, tl.load(high + i), tl.load(low + i), DECIDES)
+    tl.store(found + i, below.to(tl.int64))
+
+
+def test_ties_of_the_first_bits_are_decided_by_further_ones() -> None:
+    """A number of 64 random bits, in two words, is compared with a limit up to 2⁶⁴."""
+    edges = [0, 1, 5, 2**31, 2**32 - 1]
+    pairs = [
+        (word, rest, limit)
+        for word in edges
+        for rest in edges
+        for limit in (0, 5, 2**32, 2**32 + 5, 2**63 + 1, 2**64 - 1, 2**64)
+    ]
+    pairs += [(0, 0, 0)] * (256 - len(pairs))
+    columns = [(w, r, limit >> 32, limit & 0xFFFFFFFF) for w, r, limit in pairs]
+    words = torch.tensor(columns, device=DEVICE).T.contiguous()
+    found = torch.empty_like(words[0])
+    for decides in (True, False):
+        _limits_kernel[(1,)](*words, found, N=256, DECIDES=decides)
+        kept = 0xFFFFFFFF if decides else 0
+        expected = [
+            (w << 32 | r & kept) < (limit if decides else limit >> 32 << 32)
+            for w, r, limit in pairs
+        ]
+        assert found.tolist() == expected
 
 
 def test_draws_of_many_different_urns_follow_their_laws() -> None:

@@ -20,13 +20,15 @@ import triton
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
-from diffurn._kernels import chain, fisher, operands, sampling
+from diffurn._kernels import chain, covariance, fisher, operands, subsets
 
 pytestmark = [pytest.mark.needs("triton"), pytest.mark.slow]
 
 TYPES = {"seed": "*i64", "temperature": "i64", "group_sizes": "*fp64", "draws": "*fp64"}
-NUMBERS = {"rows", "urns", "groups", "number", "width", "place", "rounds"}
+NUMBERS = {"rows", "urns", "groups", "number", "width", "place", "rounds", "start"}
 TILE = {"GROUPS": 64, "TILES": 1}
+SHORT = {"GROUPS": 64, "T": fisher.PADDED_NODES}
+BLOCKS = {**SHORT, "TILES": 1, "BLOCKS": 13, "PLACES": 16}
 KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "merged": (chain._merged_kernel, {"HARD": True, "SLOPES": True, **chain.OF_MERGED}, {}),
     "merged, relaxed": (
@@ -60,21 +62,25 @@ KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
         {"LOG": True, "TILTED": True, "CENTRING": True, "ROWS": 1, **TILE, "num_warps": 1},
         {"given": "*fp32", "group_sizes": "*i64", "draws": "*i64"},
     ),
-    "covariance product of single balls": (
-        fisher._covariance_kernel,
-        {"VARIANCE": False, "SINGLE": True, **TILE, "T": fisher.PADDED_NODES, "num_warps": 8},
-        {"vectors": "*fp32", "values": "*fp32"},
-    ),
-    "draws of single balls": (
-        sampling._each_kernel,
-        {"SINGLE": True, **sampling._tile(784, sampling.PROPOSED, sampling.MOST_SINGLE)},
+    "subsets": (
+        subsets._subsets_kernel,
+        dict(subsets._tile(784, subsets.PROPOSED)),
         {"counts": "*fp32"},
     ),
-    "covariance product": (
-        fisher._covariance_kernel,
-        {"VARIANCE": False, "SINGLE": False, **TILE, "T": fisher.PADDED_NODES, "num_warps": 8},
-        {"vectors": "*fp32", "values": "*fp32"},
-    ),
+    **{
+        f"covariance product, {name}{', single balls' if single else ''}": (
+            kernel,
+            {"SINGLE": single, **options, **quadrature, "num_warps": 8},
+            {"vectors": "*fp32", "values": "*fp32"},
+        )
+        for single in (False, True)
+        for name, kernel, options, quadrature in (
+            ("one tile", covariance._short_kernel, {"VARIANCE": False}, SHORT),
+            ("factors", covariance._factors_kernel, {"WIDE": 1024, "WIDES": 1}, BLOCKS),
+            ("sums", covariance._sums_kernel, {"VARIANCE": False}, BLOCKS),
+            ("products", covariance._products_kernel, {"VARIANCE": False}, BLOCKS),
+        )
+    },
 }
 
 

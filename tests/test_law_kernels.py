@@ -42,6 +42,7 @@ if not (torch.cuda.is_available() or INTERPRETED):
         allow_module_level=True,
     )
 
+from diffurn._kernels import covariance
 from diffurn._kernels import fisher as kernels
 from diffurn._kernels import pair as pair_kernels
 
@@ -54,6 +55,8 @@ pytestmark = [
         r"ignore:`torch.jit.script(_method)?` is deprecated:DeprecationWarning"
     ),
 ]
+
+OWN = {**vars(kernels), **vars(covariance)}
 
 if INTERPRETED:  # it takes as long for a program of a thousand entries as for one of ten
     kernels.OF_BINOMIALS["BLOCK"] = 1 << 12
@@ -91,7 +94,7 @@ def operands(urns: list[Urn]) -> tuple[Tensor, Tensor, Tensor]:
 
 @pytest.mark.parametrize("name", PRIMITIVES)
 def test_a_kernel_is_found_from_the_primitive_that_it_replaces(name: str) -> None:
-    assert dispatch.kernel_of(PRIMITIVES[name]) is getattr(kernels, name)
+    assert dispatch.kernel_of(PRIMITIVES[name]) is OWN[name]
     assert dispatch.kernel_of(product_of_pair) is pair_kernels.covariance_product
 
 
@@ -128,8 +131,8 @@ def assert_as_plain(urns: list[Urn]) -> None:
     assert_near(kernels.mean_shift(*urn), wanted, 1e-13 * (wanted.abs() + spread.unsqueeze(-1)))
     vector = torch.randn_like(log_odds)
     for wanted, ours in (
-        (plain("covariance_product", *urn, vector), kernels.covariance_product(*urn, vector)),
-        (plain("variance", *urn), kernels.variance(*urn)),
+        (plain("covariance_product", *urn, vector), covariance.covariance_product(*urn, vector)),
+        (plain("variance", *urn), covariance.variance(*urn)),
     ):
         assert_near(ours, wanted, 1e-12 * wanted.abs().amax(-1, keepdim=True))
 
@@ -160,7 +163,7 @@ def test_products_of_single_balls_are_those_of_the_plain_path(items: int) -> Non
     vectors = torch.randn_like(log_weights)
     log_odds = log_weights + plain("log_tilt", log_weights, sizes, draws).unsqueeze(-1)
     tilts = plain("centring_tilt", log_odds, sizes, draws)
-    found = kernels.covariance_products(log_odds, sizes, draws, tilts, vectors, single=True)
+    found = covariance.covariance_products(log_odds, sizes, draws, tilts, vectors, single=True)
     wanted = plain("covariance_product", log_odds, sizes, draws, vectors)
     assert_near(found, wanted, 1e-12 * wanted.abs().amax(-1, keepdim=True))
 
@@ -211,7 +214,7 @@ def test_draws_of_nan_give_nan(function: str) -> None:
     )
     arguments = [log_odds, sizes, torch.full((1,), torch.nan, dtype=torch.float64, device=DEVICE)]
     arguments += [log_odds + 1] if function == "covariance_product" else []
-    assert getattr(kernels, function)(*arguments).isnan().all()
+    assert OWN[function](*arguments).isnan().all()
     assert plain(function, *arguments).isnan().all()
 
 
@@ -232,7 +235,7 @@ def test_shapes_broadcast() -> None:
     vectors = torch.randn(3, 1, 4, device=DEVICE)
     many = torch.stack([draws, draws - 1])
     assert kernels.log_tilt(log_weights[0], sizes, many).shape == (2, 1)
-    found = kernels.covariance_product(log_weights, sizes[0], many[:, 0], vectors)
+    found = covariance.covariance_product(log_weights, sizes[0], many[:, 0], vectors)
     assert_near(
         found,
         plain("covariance_product", log_weights.expand(3, 2, 4), sizes[0], many[:, 0], vectors),

@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher import moments
-from diffurn._kernels.dispatch import is_eager, law_kernels, operand_kernels, sampling_kernels
+from diffurn._kernels.dispatch import (
+    covariance_kernels,
+    is_eager,
+    operand_kernels,
+    sampling_kernels,
+    subset_kernels,
+)
 from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
 
 Operands = Callable[[], tuple[Tensor, Tensor, Tensor]]
@@ -37,10 +43,10 @@ def draw(
         single: whether no group is known to have more than one ball, which is faster.
     """
     kernels: Any = operand_kernels(given.device)
-    sampling: Any = sampling_kernels(given.device)
+    sampling: Any = (subset_kernels if single else sampling_kernels)(given.device)
     differentiates = asks_for_derivative(given)
     *urns, centres = kernels.operands(given, group_sizes, draws, is_log, centring=differentiates)
-    counts: Tensor = sampling.draw_each(*urns, num_samples, given.dtype, single)
+    counts: Tensor = sampling.draw_each(*urns, num_samples, given.dtype)
     counts = counts.view(num_samples, *given.shape)
     if not differentiates:
         return counts
@@ -109,7 +115,7 @@ class _GivenDraws(ClosedForm):
             product = moments.covariance_product(*operands(), total.double()).to(total.dtype)
         else:
             tilt, draws = centres.unbind()
-            kernels: Any = law_kernels(log_weights.device)
+            kernels: Any = covariance_kernels(log_weights.device)
             vectors = total.reshape(urns[0].shape).contiguous()
             product = kernels.covariance_products(*urns, draws, tilt, vectors, single)
         return (product.view(log_weights.shape), *[None] * 6)

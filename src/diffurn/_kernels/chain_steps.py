@@ -191,12 +191,11 @@ def _exact_step(
     With SLOPES, the slopes in the log-odds of all of them are stored in `jacobian`.
     """
     zero, one_row = tl.full((), 0.0, tl.float64), tl.zeros((1,), tl.float64)
-    tilt = tl.sum(
-        _log_tilt(
-            log_weights, group_sizes, one_row + n, one_row.to(tl.int64), one_row == 0.0, groups,
-            TILTED, TILES,
-        )
+    tilts, _ = _log_tilt(
+        log_weights, group_sizes, one_row + n, one_row.to(tl.int64), one_row == 0.0, groups,
+        TILTED, TILES,
     )  # fmt: skip
+    tilt = tl.sum(tilts)
     logit, size = tl.load(log_weights) + tilt, tl.load(group_sizes)
     p, q = probabilities(logit)
     expected = tl.floor(size * p)

@@ -116,6 +116,15 @@ def sampling_kernels(device: torch.device) -> Any:
     return sampling
 
 
+def subset_kernels(device: torch.device) -> Any:
+    """The module of kernels that draw subsets, or None if the device has no kernels."""
+    if not has_kernels(device):
+        return None
+    from diffurn._kernels import subsets
+
+    return subsets
+
+
 def chain_kernels(device: torch.device) -> Any:
     """The module of kernels for the Gumbel-Softmax chain, or None if the device has no kernels."""
     if not has_kernels(device):
@@ -134,13 +143,13 @@ def operand_kernels(device: torch.device) -> Any:
     return operands
 
 
-def law_kernels(device: torch.device) -> Any:
-    """The module of kernels for masses and moments, or None if the device has no kernels."""
+def covariance_kernels(device: torch.device) -> Any:
+    """The module of kernels for covariances, or None if the device has no kernels."""
     if not has_kernels(device):
         return None
-    from diffurn._kernels import fisher
+    from diffurn._kernels import covariance
 
-    return fisher
+    return covariance
 
 
 def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -150,7 +159,8 @@ def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
     """
     kernel = _kernels.get(function)
     if kernel is None:
-        from diffurn._kernels import fisher, pair, sampling  # noqa: F401 (each registers its own)
+        # Each registers its own kernels.
+        from diffurn._kernels import covariance, fisher, pair, sampling  # noqa: F401
 
         kernel = _kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
     return kernel

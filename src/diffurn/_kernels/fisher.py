@@ -40,8 +40,8 @@ from diffurn._numerics.batching import common_shape
 TILTED = 32
 # The most groups of a tile. In a quadrature a tile has an entry for each group and node.
 MOST_GROUPS = {"tilt": 1024, "quadrature": 64}
-# The entries of a quadrature's tile per thread, if all groups are in one tile, or in several.
-ENTRIES, ENTRIES_OF_TILES = 8, 4
+# The entries of a quadrature's tile per thread.
+ENTRIES = 8
 # The binomial masses of one program, two per thread.
 OF_BINOMIALS = {"BLOCK": 256, "num_warps": 4}
 
@@ -117,7 +117,7 @@ def _log_tilt(
     GROUPS: tl.constexpr,
     TILES: tl.constexpr,
 ):
-    """The same as `tilt.log_tilt`.
+    """The same as `tilt.log_tilt`, and the variance of ΣX at the last evaluation.
 
     Groups of equal weight count as one, and the anchor is found without sorting.
     """
@@ -164,7 +164,7 @@ def _log_tilt(
     shift = tl.minimum(tl.maximum(shift, low), high)
 
     # Newton steps. Rows that have not settled by then get bisections and more Newton steps.
-    pending, steps = exists, 0
+    pending, steps, spread = exists, 0, nothing
     while (tl.max(pending.to(tl.int32)) > 0) & (steps < MOST_STEPS):
         bisecting = (steps >= FIRST_BISECTION) & (steps < LAST_STEPS)
         shift = tl.where(pending & (steps == FIRST_BISECTION), 0.5 * (low + high), shift)
@@ -185,7 +185,7 @@ def _log_tilt(
         )
         newton = tl.log(rising / falling) * both / (variance * (drawn / rising + left / falling))
         newton = tl.where(total > 0.0, newton, 0.0)
-        excess = drawn - left - missing
+        excess, spread = drawn - left - missing, variance
         unsettled = pending & (excess * excess > SETTLED_SQUARED * variance)
         low, high = (
             tl.where(bisecting & (excess < 0.0), shift, low),
@@ -200,7 +200,8 @@ def _log_tilt(
         pending = unsettled
         steps += 1
     shift = tl.where(draws == draws, shift, float("nan"))
-    return tl.where(total > 0.0, shift - anchor, 0.0 * draws)  # without balls any tilt is right
+    # Without balls any tilt is right.
+    return tl.where(total > 0.0, shift - anchor, 0.0 * draws), spread
 
 
 @triton.jit
@@ -211,14 +212,12 @@ def _tilt_kernel(
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     exists = row < rows
     n = tl.load(draws + row, mask=exists, other=0.0)
-    tilt = _log_tilt(log_weights, group_sizes, n, row * groups, exists, groups, GROUPS, TILES)
+    tilt, _ = _log_tilt(log_weights, group_sizes, n, row * groups, exists, groups, GROUPS, TILES)
     if CENTRING:
-        tilt = 0.5 * (
-            tilt
-            + _log_tilt(
-                log_weights, group_sizes, n + 1.0, row * groups, exists, groups, GROUPS, TILES
-            )
+        above, _ = _log_tilt(
+            log_weights, group_sizes, n + 1.0, row * groups, exists, groups, GROUPS, TILES
         )
+        tilt = 0.5 * (tilt + above)
     tl.store(tilts + row, tilt, mask=exists)
 
 
@@ -253,13 +252,8 @@ def _angle(p, sine, half_sine_squared, length):
 
 
 @triton.jit
-def _grid(
-    log_odds, group_sizes, tilt, groups, tiles,
-    SPAN: tl.constexpr, GROUPS: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
-    """Weights of the nodes, θ, sin θ and sin²(θ/2); the variance of S, the expected exceptions, the
-    balls more often drawn than not, and Σm.
-    """
+def _facts(log_odds, group_sizes, tilt, groups, tiles, GROUPS: tl.constexpr):
+    """The variance of S, the expected exceptions, the balls more often drawn than not, and Σm."""
     # Sums over groups stay in registers, one for each place of a tile, until the last tile.
     nothing = tl.zeros((GROUPS,), tl.float64)
     variance, exceptions, drawn_often, balls = nothing, nothing, nothing, nothing
@@ -273,18 +267,30 @@ def _grid(
         drawn_often += tl.where(p > q, size, 0.0)
         balls += size
         tile += 1
-    spread = tl.sum(variance)
-    half_width = NATS / 3.0 + tl.sqrt(NATS * NATS / 9.0 + 2.0 * NATS * spread)
+    return tl.sum(variance), tl.sum(exceptions), tl.sum(drawn_often), tl.sum(balls)
+
+
+@triton.jit
+def _grid(variance, SPAN: tl.constexpr, T: tl.constexpr):
+    """Weights of the nodes for a variance of S; θ, sin θ and sin²(θ/2)."""
+    half_width = NATS / 3.0 + tl.sqrt(NATS * NATS / 9.0 + 2.0 * NATS * variance)
     period = 2.0 * tl.floor(SPAN * half_width / 2.0) + 3.0
     k = tl.arange(0, T).to(tl.float64)
     used = 2.0 * k < period
     theta = tl.where(used, TWO_PI * k / period, 0.0)
     sine, half_sine = tl.sin(theta), tl.sin(0.5 * theta)
     weight = tl.where(used, tl.where(k == 0.0, 1.0, 2.0) / period, 0.0)
-    return (
-        weight, theta, sine, half_sine * half_sine, spread,
-        tl.sum(exceptions), tl.sum(drawn_often), tl.sum(balls),
-    )  # fmt: skip
+    return weight, theta, sine, half_sine * half_sine
+
+
+@triton.jit
+def _turns(log_odds, group_sizes, tilt, j, groups, theta, sine, half_sine_squared):
+    """log |φ_j| and the angle of φ_j beyond that of the expected exceptions, (groups, nodes)."""
+    p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
+    rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
+    missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
+    angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
+    return 0.5 * size[:, None] * log1p(-missing), signed * (angle - rarer * theta[None, :])
 
 
 @triton.jit
@@ -293,20 +299,19 @@ def _nodes(
     SPAN: tl.constexpr, GROUPS: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """Amplitude, phase, θ, sin θ and sin²(θ/2) of `nodes.Nodes`, the variance of S, and Σm."""
-    weight, theta, sine, half_sine_squared, variance, exceptions, drawn_often, balls = _grid(
-        log_odds, group_sizes, tilt, groups, tiles, SPAN, GROUPS, T
+    variance, exceptions, drawn_often, balls = _facts(
+        log_odds, group_sizes, tilt, groups, tiles, GROUPS
     )
+    weight, theta, sine, half_sine_squared = _grid(variance, SPAN, T)
     log_moduli, angles = tl.zeros((GROUPS, T), tl.float64), tl.zeros((GROUPS, T), tl.float64)
     tile = 0
     while tile < tiles:
-        p, q, size = _groups(
-            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
-        )
-        rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
-        missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
-        log_moduli += 0.5 * size[:, None] * log1p(-missing)
-        angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
-        angles += signed * (angle - rarer * theta[None, :])
+        log_modulus, angle = _turns(
+            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups,
+            theta, sine, half_sine_squared,
+        )  # fmt: skip
+        log_moduli += log_modulus
+        angles += angle
         tile += 1
     phase = (exceptions + (drawn_often - draws)) * theta + tl.sum(angles, 0)
     amplitude = weight * tl.exp(tl.sum(log_moduli, 0))
@@ -314,42 +319,15 @@ def _nodes(
 
 
 @triton.jit
-def _times(a, b, c, d):
-    """(a + ib)(c + id)."""
-    return a * c - b * d, a * d + b * c
-
-
-@triton.jit
 def _measure(
     log_odds, group_sizes, tilt, draws, groups,
-    SINGLE: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
+    GROUPS: tl.constexpr, TILES: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """ζ on the nodes, real and imaginary part, sin θ, sin²(θ/2), P(S = n) and Σm.
-
-    With SINGLE, where no group has more than one ball, φ is a product of one factor for each group,
-    which takes a tenth of the operations of logarithms and angles.
-    """
-    if SINGLE:
-        weight, theta, sine, half_sine_squared, _, _, drawn_often, balls = _grid(
-            log_odds, group_sizes, tilt, groups, TILES, 1, GROUPS, T
-        )
-        real, imaginary = tl.full((GROUPS, T), 1.0, tl.float64), tl.zeros((GROUPS, T), tl.float64)
-        for tile in range(TILES):
-            p, q, size = _groups(
-                log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups
-            )
-            rarer = (size * tl.minimum(p, q))[:, None]
-            signed = tl.where((p > q)[:, None], -rarer, rarer)
-            step = 1.0 - 2.0 * rarer * half_sine_squared[None, :]
-            real, imaginary = _times(real, imaginary, step, signed * sine[None, :])
-        real, imaginary = tl.reduce((real, imaginary), 0, _times)
-        phase = (drawn_often - draws) * theta
-        real, imaginary = _times(real, imaginary, weight * tl.cos(phase), weight * tl.sin(phase))
-    else:
-        amplitude, phase, _, sine, half_sine_squared, _, balls = _nodes(
-            log_odds, group_sizes, tilt, draws, groups, TILES, 1, GROUPS, T
-        )
-        real, imaginary = amplitude * tl.cos(phase), amplitude * tl.sin(phase)
+    """ζ on the nodes, real and imaginary part, sin θ, sin²(θ/2), P(S = n) and Σm."""
+    amplitude, phase, _, sine, half_sine_squared, _, balls = _nodes(
+        log_odds, group_sizes, tilt, draws, groups, TILES, 1, GROUPS, T
+    )
+    real, imaginary = amplitude * tl.cos(phase), amplitude * tl.sin(phase)
     mass = tl.sum(real)
     return real / mass, imaginary / mass, sine, half_sine_squared, mass, balls
 
@@ -376,7 +354,7 @@ def _log_mass_kernel(
     log_odds += row * groups
     group_sizes += row * groups
     _, _, _, _, mass, _ = _measure(
-        log_odds, group_sizes, 0.0, tl.load(draws + row), groups, False, GROUPS, TILES, T
+        log_odds, group_sizes, 0.0, tl.load(draws + row), groups, GROUPS, TILES, T
     )
     tl.store(values + row, tl.log(mass))
 
@@ -392,7 +370,7 @@ def _mean_kernel(
     group_sizes += row * groups
     n = tl.load(draws + row)
     zr, zi, sine, half_sine_squared, _, balls = _measure(
-        log_odds, group_sizes, 0.0, n, groups, False, GROUPS, TILES, T
+        log_odds, group_sizes, 0.0, n, groups, GROUPS, TILES, T
     )
     for tile in range(TILES):
         j = tile * GROUPS + tl.arange(0, GROUPS)
@@ -401,101 +379,6 @@ def _mean_kernel(
         b = tl.sum(zr[None, :] * dr - zi[None, :] * di, 1)
         average = tl.where(n <= 0.0, 0.0, tl.where(n >= balls, size, size * p * (1.0 + q * b)))
         tl.store(values + row * groups + j, size * p * q * b if SHIFT else average, mask=j < groups)
-
-
-@triton.jit
-def _widest(log_odds, group_sizes, tilt, groups, GROUPS: tl.constexpr, TILES: tl.constexpr):
-    """The group of the largest variance."""
-    widest, largest = tl.zeros((GROUPS,), tl.int32), tl.full((GROUPS,), -1.0, tl.float64)
-    for tile in range(TILES):
-        j = tile * GROUPS + tl.arange(0, GROUPS)
-        p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
-        variance = size * p * q
-        widest = tl.where(variance > largest, j, widest)
-        largest = tl.maximum(largest, variance)
-    is_best = tl.arange(0, GROUPS) == tl.argmax(largest, 0)
-    return tl.sum(tl.where(is_best, widest, 0))
-
-
-@triton.jit
-def _fluctuations(log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared):
-    """x_j = m_j p_j q_j (δ_j - b_j) on the nodes, where b_j is the average of δ_j under ζ."""
-    p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
-    dr, di = _slopes(p, q, sine, half_sine_squared)
-    b, variance = tl.sum(zr[None, :] * dr - zi[None, :] * di, 1)[:, None], (size * p * q)[:, None]
-    return variance * (dr - b), variance * di
-
-
-@triton.jit
-def _covariance_kernel(
-    log_odds, group_sizes, draws, tilts, vectors, values, groups,
-    VARIANCE: tl.constexpr, SINGLE: tl.constexpr, GROUPS: tl.constexpr, TILES: tl.constexpr,
-    T: tl.constexpr,
-):  # fmt: skip
-    """The product Σ_{j≠i} Cov_ij (u_j - u_i), where Cov_ij = Σ ζ x_i x_j.
-
-    The sum over all groups but i is the sum over all groups but the widest, minus the term of i,
-    plus the term of the widest group. So the subtracted term is never larger than the result. The
-    variance of group i is minus the product for u = 1 in place i and 0 elsewhere.
-    """
-    row = tl.program_id(0).to(tl.int64)
-    log_odds += row * groups
-    group_sizes += row * groups
-    vectors += row * groups
-    tilt, n = tl.load(tilts + row), tl.load(draws + row)
-    zr, zi, sine, half_sine_squared, _, balls = _measure(
-        log_odds, group_sizes, tilt, n, groups, SINGLE, GROUPS, TILES, T
-    )
-    widest = _widest(log_odds, group_sizes, tilt, groups, GROUPS, TILES)
-    wr, wi = _fluctuations(
-        log_odds,
-        group_sizes,
-        tilt,
-        widest + tl.arange(0, 1),
-        groups,
-        zr,
-        zi,
-        sine,
-        half_sine_squared,
-    )
-    nothing = tl.zeros((GROUPS, T), tl.float64)
-    sum_r, sum_i, sum_ur, sum_ui = nothing, nothing, nothing, nothing
-    for tile in range(TILES):
-        j = tile * GROUPS + tl.arange(0, GROUPS)
-        xr, xi = _fluctuations(
-            log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared
-        )
-        narrow = (j != widest)[:, None]
-        xr, xi = tl.where(narrow, xr, 0.0), tl.where(narrow, xi, 0.0)
-        sum_r += xr
-        sum_i += xi
-        if not VARIANCE:
-            u = tl.load(vectors + j, mask=j < groups, other=0.0).to(tl.float64)[:, None]
-            sum_ur += u * xr
-            sum_ui += u * xi
-    sum_r, sum_i, sum_ur, sum_ui = (
-        tl.sum(sum_r, 0), tl.sum(sum_i, 0), tl.sum(sum_ur, 0), tl.sum(sum_ui, 0)
-    )  # fmt: skip
-    for tile in range(TILES):
-        j = tile * GROUPS + tl.arange(0, GROUPS)
-        xr, xi = _fluctuations(
-            log_odds, group_sizes, tilt, j, groups, zr, zi, sine, half_sine_squared
-        )
-        narrow = (j != widest)[:, None]
-        other_r = sum_r[None, :] + tl.where(narrow, wr - xr, 0.0)
-        other_i = sum_i[None, :] + tl.where(narrow, wi - xi, 0.0)
-        if not VARIANCE:
-            u = tl.load(vectors + j, mask=j < groups, other=0.0).to(tl.float64)[:, None]
-            widest_u = tl.load(vectors + widest).to(tl.float64)
-            other_r = sum_ur[None, :] + tl.where(narrow, widest_u * wr - u * xr, 0.0) - u * other_r
-            other_i = sum_ui[None, :] + tl.where(narrow, widest_u * wi - u * xi, 0.0) - u * other_i
-        product = tl.sum(
-            zr[None, :] * (xr * other_r - xi * other_i)
-            - zi[None, :] * (xr * other_i + xi * other_r),
-            1,
-        )
-        product = tl.where((n <= 0.0) | (n >= balls), 0.0, -product if VARIANCE else product)
-        tl.store(values + row * groups + j, product.to(values.dtype.element_ty), mask=j < groups)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -568,7 +451,7 @@ def _binomial_kernel(counts, group_sizes, log_odds, values, number, BLOCK: tl.co
 # --------------------------------------------------------------------------------------------------
 
 
-def _flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, list[Tensor]]:
+def flattened(*operands: Tensor, events: tuple[int, ...]) -> tuple[torch.Size, list[Tensor]]:
     """The common batch shape, and the operands expanded to it and contiguous.
 
     The first operand has a last dimension of groups.
@@ -599,18 +482,18 @@ def _tilt_tile(groups: int, most: int, entries: int) -> dict[str, int]:
 
 
 @cache
-def _quadrature_tile(groups: int, most: int) -> dict[str, int]:
-    tile = _tile(groups, most)
-    entries = ENTRIES if tile["TILES"] == 1 else ENTRIES_OF_TILES
+def quadrature_tile(groups: int) -> dict[str, int]:
+    """Groups and nodes of a tile, the number of tiles, and the warps of a program."""
+    tile = _tile(groups, MOST_GROUPS["quadrature"])
     return {
         **tile,
         "T": PADDED_NODES,
-        "num_warps": max(1, tile["GROUPS"] * PADDED_NODES // (32 * entries)),
+        "num_warps": max(1, tile["GROUPS"] * PADDED_NODES // (32 * ENTRIES)),
     }
 
 
 def _tilts(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, centring: bool) -> Tensor:
-    batch, operands = _flattened(log_weights, group_sizes, draws, events=(1, 1, 0))
+    batch, operands = flattened(log_weights, group_sizes, draws, events=(1, 1, 0))
     tilts, groups = log_weights.new_empty(batch), operands[0].shape[-1]
     tile = _tilt_tile(groups, MOST_GROUPS["tilt"], TILTED)
     if tilts.numel():
@@ -636,19 +519,18 @@ def _launch(kernel: Any, values: Tensor, rows: int, *operands: Tensor, **constan
     groups = operands[0].shape[-1]
     if rows:
         with torch.cuda.device_of(values):
-            tile = _quadrature_tile(groups, MOST_GROUPS["quadrature"])
-            kernel[(rows,)](*operands, values, groups, **constants, **tile)
+            kernel[(rows,)](*operands, values, groups, **constants, **quadrature_tile(groups))
     return values
 
 
 @replaces(moments.log_mass_value)
 def log_mass(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    batch, operands = _flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
+    batch, operands = flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
     return _launch(_log_mass_kernel, log_odds.new_empty(batch), batch.numel(), *operands)
 
 
 def _mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor, shift: bool) -> Tensor:
-    batch, operands = _flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
+    batch, operands = flattened(log_odds, group_sizes, draws, events=(1, 1, 0))
     return _launch(
         _mean_kernel, torch.empty_like(operands[0]), batch.numel(), *operands, SHIFT=shift
     )
@@ -662,50 +544,6 @@ def mean(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
 @replaces(moments.mean_shift_value)
 def mean_shift(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
     return _mean(log_odds, group_sizes, draws, shift=True)
-
-
-@replaces(moments.covariance_product)
-def covariance_product(
-    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, vector: Tensor, tilt: Tensor | None = None
-) -> Tensor:
-    tilt = centring_tilt(log_odds, group_sizes, draws) if tilt is None else tilt
-    _, operands = _flattened(log_odds, group_sizes, draws, tilt, vector, events=(1, 1, 0, 0, 1))
-    return covariance_products(*operands)
-
-
-def covariance_products(
-    log_odds: Tensor,
-    group_sizes: Tensor,
-    draws: Tensor,
-    tilts: Tensor,
-    vectors: Tensor,
-    single: bool = False,
-) -> Tensor:
-    """Cov[X] @ vectors in their dtype, for contiguous operands with one row for each urn.
-
-    Args:
-        tilts: the centring tilts of the log-odds.
-        single: whether no group is known to have more than one ball.
-    """
-    operands = log_odds, group_sizes, draws, tilts, vectors
-    values, rows = torch.empty_like(vectors), draws.numel()
-    return _launch(_covariance_kernel, values, rows, *operands, VARIANCE=False, SINGLE=single)
-
-
-@replaces(moments.variance)
-def variance(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> Tensor:
-    tilt = centring_tilt(log_odds, group_sizes, draws)
-    batch, operands = _flattened(log_odds, group_sizes, draws, tilt, events=(1, 1, 0, 0))
-    no_vector = operands[0]
-    return _launch(
-        _covariance_kernel,
-        torch.empty_like(operands[0]),
-        batch.numel(),
-        *operands,
-        no_vector,
-        VARIANCE=True,
-        SINGLE=False,
-    )
 
 
 @replaces(binomial.log_pmf_value)

@@ -16,6 +16,9 @@ from torch import Tensor
 
 from diffurn._kernels.fisher import MOST_GROUPS, TILTED, _log_tilt, _tilt_tile
 
+# From this variance of ΣX on, the tilt of one ball more is known well enough without solving for it.
+WIDE = tl.constexpr(16.0)
+
 
 @triton.jit
 def _operands_kernel(
@@ -62,10 +65,14 @@ def _operands_kernel(
     tl.store(totals + row, n, mask=exists)
     if TILTED:
         tl.debug_barrier()  # other threads read what one has written
-        tilt = _log_tilt(log_odds, sizes, n, first, exists, groups, GROUPS, TILES)
+        tilt, variance = _log_tilt(log_odds, sizes, n, first, exists, groups, GROUPS, TILES)
         if CENTRING:
-            above = _log_tilt(log_odds, sizes, n + 1.0, first, exists, groups, GROUPS, TILES)
-            tl.store(centres + row, 0.5 * (above - tilt), mask=exists)
+            # The tilt of one ball more is larger by 1/variance, up to a factor of e^(1/variance).
+            step = 1.0 / variance
+            if tl.min(tl.where(exists, variance, WIDE)) < WIDE:
+                above, _ = _log_tilt(log_odds, sizes, n + 1.0, first, exists, groups, GROUPS, TILES)
+                step = above - tilt
+            tl.store(centres + row, 0.5 * step, mask=exists)
         tl.store(centres + rows + row, tl.where(n == n, n, 0.0), mask=exists)
         tl.debug_barrier()
         for tile in range(TILES):

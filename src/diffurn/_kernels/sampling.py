@@ -35,8 +35,6 @@ OF_CHAINS = {"BLOCK": 512, "num_warps": 8}
 PROPOSED = 32
 # The most groups that a program holds in registers. It goes through more groups tile by tile.
 MOST_GROUPS = 1024
-# The most proposed counts that it holds; those of groups of one ball take fewer registers.
-MOST_PROPOSED, MOST_SINGLE = MOST_GROUPS, 2 * MOST_GROUPS
 OF_LONG_ROWS = {"GROUPS": 1024, "ROWS": 1, "num_warps": 16}
 # A proposal is accepted with a probability of at least 1/√c. So a possible urn of up to ten
 # thousand groups never needs nearly this many rounds.
@@ -327,14 +325,6 @@ def _chance(left, size, logit, odds, log_expected, log_failures, log_peak, table
 
 
 @triton.jit
-def _chance_of_single(left, size, logit, odds):
-    """The same for a widest group of one ball or none; the odds are those of the rarer outcome."""
-    rarer_left = tl.where(logit > 0.0, size - left, left)
-    rarer = tl.where((rarer_left == 1.0) & (size == 1.0), odds, 0.0)
-    return tl.where(rarer_left == 0.0, 1.0, rarer)
-
-
-@triton.jit
 def _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_failures, table):
     """Binomial(m, odds / (1 + odds)) counts for odds ≤ 1, and the calls of Philox so far."""
     p = odds / (1.0 + odds)
@@ -364,12 +354,12 @@ def _binomials(key, index, cell, calls, size, odds, log_q, log_expected, log_fai
 @triton.jit
 def _each_kernel(
     seed, log_odds, group_sizes, draws, table, counts, rows, urns, groups, rounds,
-    SINGLE: tl.constexpr, GROUPS: tl.constexpr, TRIES: tl.constexpr, ROWS: tl.constexpr,
+    GROUPS: tl.constexpr, TRIES: tl.constexpr, ROWS: tl.constexpr,
 ):  # fmt: skip
     """One exact draw for each row, for urns of up to MOST_GROUPS groups.
 
-    With SINGLE no group has more than one ball. A round makes TRIES proposals for every row, and
-    takes the first that is accepted. A row for which none is accepted in any round becomes NaN.
+    A round makes TRIES proposals for every row, and takes the first that is accepted. A row for
+    which none is accepted in any round becomes NaN.
     """
     trial, j = tl.arange(0, ROWS * TRIES) % TRIES, tl.arange(0, GROUPS)
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS * TRIES) // TRIES
@@ -385,8 +375,7 @@ def _each_kernel(
         tl.sum(tl.where(widest, logit, 0.0), 1),
     )
     last_odds, _log_q, last_log_expected, last_log_failures = _rarer(last_logit, last_size)
-    if not SINGLE:
-        log_peak = _log_peak(last_size, last_odds, last_log_expected, last_log_failures, table)
+    log_peak = _log_peak(last_size, last_odds, last_log_expected, last_log_failures, table)
     size = tl.where(widest, 0.0, size)
     odds, log_q, log_expected, log_failures = _rarer(logit, size)
     cell = trial[:, None] * GROUPS + j[None, :]
@@ -397,28 +386,21 @@ def _each_kernel(
     calls, tried, given_up = 0, 0, waiting & (total != total)
     waiting = waiting & ~given_up
     while (tl.max(waiting.to(tl.int32)) > 0) & (tried < rounds):
-        if SINGLE:
-            w0, w1, _, _ = _philox(key, index, cell, cell * 0 + tried)
-            k = tl.where(_uniform(w0, w1) * (1.0 + odds) < odds, size, 0.0)
-        else:
-            k, calls = _binomials(
-                key, index, cell, calls, size, odds, log_q, log_expected, log_failures, table
-            )
+        k, calls = _binomials(
+            key, index, cell, calls, size, odds, log_q, log_expected, log_failures, table
+        )
         proposal = tl.where(logit > 0.0, size - k, k)
         left = total - tl.sum(proposal, 1)
-        if SINGLE:
-            chance = _chance_of_single(left, last_size, last_logit, last_odds)
-        else:
-            chance = _chance(
-                left,
-                last_size,
-                last_logit,
-                last_odds,
-                last_log_expected,
-                last_log_failures,
-                log_peak,
-                table,
-            )
+        chance = _chance(
+            left,
+            last_size,
+            last_logit,
+            last_odds,
+            last_log_expected,
+            last_log_failures,
+            log_peak,
+            table,
+        )
         w0, w1, _, _ = _philox(key, row, TRIES * GROUPS + trial, trial * 0 + tried)
         accepted = waiting & (_uniform(w0, w1) < chance)
         first = tl.min(tl.reshape(tl.where(accepted, trial, TRIES), (ROWS, TRIES)), 1)
@@ -552,13 +534,15 @@ def _long_kernel(
 
 
 @cache
-def _tile(groups: int, proposed: int, most: int) -> dict[str, int]:
-    """The layout of the proposals of `_each_kernel`, of which a program holds at most so many.
+def _tile(groups: int, proposed: int) -> dict[str, int]:
+    """The layout of the proposals of `_each_kernel`.
 
     The acceptance probability falls like 1/√c, so a draw takes about √c tries.
     """
     padded = triton.next_power_of_2(groups)
-    tries = max(1, min(8, triton.next_power_of_2(max(2, math.isqrt(padded))), most // padded))
+    tries = max(
+        1, min(8, triton.next_power_of_2(max(2, math.isqrt(padded))), MOST_GROUPS // padded)
+    )
     rows = max(1, proposed // (tries * padded))
     return {
         "GROUPS": padded,
@@ -568,7 +552,7 @@ def _tile(groups: int, proposed: int, most: int) -> dict[str, int]:
     }
 
 
-def _rounds(groups: int) -> int:
+def rounds_of(groups: int) -> int:
     """The most rounds of a draw, at least a hundred times as many as it takes on average."""
     return MOST_ROUNDS * -(-math.isqrt(groups) // 100)
 
@@ -589,18 +573,18 @@ def _each(
     seed: Tensor,
     number: int,
     dtype: torch.dtype,
-    single: bool,
 ) -> Tensor:
-    counts = _new_counts(log_odds, group_sizes, draws, seed, number, dtype, single)
+    counts = _new_counts(log_odds, group_sizes, draws, seed, number, dtype)
     urns, groups = log_odds.shape
     if number * urns:
-        kernel, tile = _long_kernel, OF_LONG_ROWS
-        if groups <= MOST_GROUPS:
-            tile = _tile(groups, PROPOSED, MOST_SINGLE if single else MOST_PROPOSED)
-            kernel, tile = _each_kernel, {"SINGLE": single, **tile}
+        kernel, tile = (
+            (_each_kernel, _tile(groups, PROPOSED))
+            if groups <= MOST_GROUPS
+            else (_long_kernel, OF_LONG_ROWS)
+        )
         with torch.cuda.device_of(log_odds):
             kernel[(-(-number * urns // tile["ROWS"]),)](
-                seed, log_odds, group_sizes, draws, _remainders(log_odds.device), counts, number * urns, urns, groups, _rounds(groups),
+                seed, log_odds, group_sizes, draws, _remainders(log_odds.device), counts, number * urns, urns, groups, rounds_of(groups),
                 **tile,
             )  # fmt: skip
     return counts
@@ -613,7 +597,6 @@ def _new_counts(
     seed: Tensor,
     number: int,
     dtype: torch.dtype,
-    single: bool,
 ) -> Tensor:
     return log_odds.new_empty(number, *log_odds.shape, dtype=dtype)
 
@@ -623,18 +606,13 @@ _draw_each.register_fake(_new_counts)
 
 
 def draw_each(
-    log_odds: Tensor,
-    group_sizes: Tensor,
-    draws: Tensor,
-    number: int,
-    dtype: torch.dtype,
-    single: bool = False,
+    log_odds: Tensor, group_sizes: Tensor, draws: Tensor, number: int, dtype: torch.dtype
 ) -> Tensor:
     """`number` exact draws for each row of tilted log-odds ``(B, c)``: ``(number, B, c)``.
 
-    Draws of an impossible urn are NaN. With `single`, no group may have more than one ball.
+    Draws of an impossible urn are NaN.
     """
     operands = (operand.contiguous() for operand in (log_odds, group_sizes, draws))
     draw = _each if is_eager() else _draw_each  # a custom operator costs time itself
-    counts: Tensor = draw(*operands, new_seed(log_odds.device), number, dtype, single)
+    counts: Tensor = draw(*operands, new_seed(log_odds.device), number, dtype)
     return counts
