@@ -13,11 +13,11 @@ from torch import Tensor
 from diffurn._fisher.moments import mean
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.beta import f_tail
+from diffurn._numerics.gauge import orthogonal_to, solve
 from diffurn.inference.results.clogit_report import dict_of, frame_of, line_of, notes_on, summary_of
 from diffurn.inference.results.fitted import Fitted, LikelihoodRatio
 from diffurn.inference.results.nested import spans
 from diffurn.inference.solving.estimates import chi_squared_tail, estimates_of
-from diffurn.inference.solving.likelihood import orthogonal_to, solve
 from diffurn.inference.solving.robust import model_errors, sandwich_errors
 from diffurn.inference.solving.rowwise import Clusters
 from diffurn.inference.solving.solution import Solution

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from diffurn._fisher.moments import covariance as fisher_covariance
 from diffurn._fisher.moments import log_prob_and_derivatives as fisher_derivatives
+from diffurn._numerics.gauge import orthogonal_to, solve
 from diffurn._validation import require_one_of
 from diffurn._wallenius.probabilities import log_prob_and_derivatives as wallenius_derivatives
 from diffurn.fisher import FisherHypergeometric
@@ -202,35 +203,6 @@ class Objective:
             covariance = part.design.mT @ covariance @ part.design
         total: Tensor = (part.frequencies[..., None, None] * covariance).sum(1)
         return total
-
-
-# --- linear algebra within the directions that coefficients move in
-
-
-def orthogonal_to(gauge: Tensor) -> Tensor:
-    """Projection onto the directions in which coefficients move, ``(D, p, p)``."""
-    return torch.eye(gauge.shape[-1], dtype=gauge.dtype, device=gauge.device) - gauge
-
-
-def solve(information: Tensor, right: Tensor, gauge: Tensor) -> Tensor:
-    """The solution y of information @ y = right ``(D, p, k)`` that is orthogonal to the gauge.
-
-    Where the information is not positive definite, its eigenvalues are replaced by their absolute
-    values, and those near zero by a small positive number.
-    """
-    free = orthogonal_to(gauge)
-    scale = information.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-30)[:, None, None]
-    metric, right = free @ information @ free + scale * gauge, free @ right
-    factor, failed = torch.linalg.cholesky_ex(metric)
-    solution = torch.cholesky_solve(right, factor)
-    odd = torch.nonzero((failed > 0) | ~solution.isfinite().all(-1).all(-1)).flatten()
-    if len(odd):
-        values, vectors = torch.linalg.eigh(torch.nan_to_num(metric[odd]))
-        size = values.abs()
-        size = torch.maximum(size, 1e-14 * size.amax(-1, keepdim=True)).clamp(min=1e-300)
-        other = vectors @ (vectors.mT @ right[odd] / size.unsqueeze(-1))
-        solution = solution.index_copy(0, odd, other)
-    return free @ solution
 
 
 # --- penalties

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.solving.likelihood import Evaluation, Objective, orthogonal_to, solve
+from diffurn._numerics.gauge import orthogonal_to, solve
+from diffurn.inference.solving.likelihood import Evaluation, Objective
 from diffurn.inference.solving.robust import Errors, model_errors
 from diffurn.inference.solving.rows import EXACT, TIE, R, Rows
 from diffurn.inference.solving.sample import Sample
