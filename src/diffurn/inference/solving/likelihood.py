@@ -166,18 +166,24 @@ class Objective:
 
     def likelihood(self, coefficients: Tensor) -> Evaluation:
         """The log-likelihood at β ``(D, p)``, without the penalty; summed tile by tile."""
-        sets, p = coefficients.shape
-        value, score = self.sample.constant.clone(), torch.zeros_like(coefficients)
-        information, done = coefficients.new_zeros(sets, p, p), 0
+        found, done = [], 0
         for some, part in self._tiles:
-            found = self.of_tile(part, coefficients[some])
-            value[some] += found.value
-            score[some] += found.score
-            information[some] += found.information
+            found.append(self.of_tile(part, coefficients[some]))
             done += part.work
             if self.progress is not None:
                 self.progress(done, self.sample.work)
-        return Evaluation(*self.sample.summed(value, score, information))
+        value, score, information = found[0] if len(found) == 1 else self._added(found)
+        return Evaluation(*self.sample.summed(self.sample.constant + value, score, information))
+
+    def _added(self, found: list[Evaluation]) -> Evaluation:
+        """The sum of the evaluations of all tiles."""
+        sets, p = self.gauge.shape[:2]
+        zero = self.gauge.new_zeros
+        total = Evaluation(zero(sets), zero(sets, p), zero(sets, p, p))
+        for (some, _), of_tile in zip(self._tiles, found, strict=True):
+            for sums, parts in zip(total, of_tile, strict=True):
+                sums[some] += parts
+        return total
 
     def of_tile(self, part: Any, coefficients: Tensor) -> Evaluation:
         """The log-likelihood of a tile of the sample."""
