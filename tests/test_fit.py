@@ -239,6 +239,27 @@ def test_very_many_rows_start_from_a_subsample() -> None:
     assert int(warm.iterations) <= 2
 
 
+def test_the_start_from_one_row_errs_by_the_square_of_its_size() -> None:
+    for size in (30, 300, 3_000):
+        sizes = torch.tensor([size, 2 * size, 3 * size])
+        counts = torch.tensor([size // 2, size // 3, size])
+        sample = read_rows(counts, sizes).sample
+        start, found = sample.estimate_from_one_row()[0], fit(counts, sizes)
+        assert_close(start - start.mean(), found.coefficients, 2 / size**2)
+
+
+def test_a_row_of_a_large_population_needs_no_second_evaluation() -> None:
+    result = fit([4_000_000, 7_000_000], [10_000_000, 20_000_000], interval="wald")
+    assert int(result.iterations) == 0
+    assert bool(result.converged)
+
+
+def test_counts_that_require_a_gradient_give_results_without_one() -> None:
+    result = fit(torch.tensor([4.0, 7.0], requires_grad=True), [10, 20], interval="wald")
+    for found in (result.coefficients, result.standard_errors, result.lower, result.p_values):
+        assert not found.requires_grad
+
+
 def test_progress_counts_every_row_of_a_pass() -> None:
     seen: list[tuple[int, int]] = []
     fit(COUNTS, SIZES, interval="wald", progress=lambda done, total: seen.append((done, total)))

@@ -128,6 +128,36 @@ def test_derivatives_of_a_likelihood_are_those_of_the_plain_path(
     assert_near(found[2], wanted[2], 1e-12 * wanted[2].abs().amax((-2, -1), keepdim=True))
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="threads are counted in /proc")
+def test_fits_of_small_tables_start_no_threads() -> None:
+    """Some operations of PyTorch hand even the smallest matrix to a pool of threads, which wait for
+    each other while the machine is busy.
+    """
+    code = """if True:
+        import os, torch
+        from diffurn import fit
+        before = len(os.listdir("/proc/self/task"))
+        for sets, groups in ((1, 2), (1, 3), (100, 3)):
+            counts = torch.arange(1, sets * groups + 1).reshape(sets, 1, groups)
+            result = fit(counts, [1000] * groups, interval="wald")
+            assert bool(result.converged.all()), sets
+            assert bool(result.standard_errors.isfinite().all()), sets
+        print(len(os.listdir("/proc/self/task")) - before)
+    """
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=100)
+    assert done.stdout.strip() == "0", done.stderr
+
+
+def test_derivatives_at_counts_of_nan_are_nan_in_their_own_row() -> None:
+    counts = torch.tensor([[2.0, 3.0], [torch.nan, 1.0]], dtype=torch.float64)
+    sizes = torch.full((2, 2), 5.0, dtype=torch.float64)
+    value, score, _ = moments.log_prob_and_derivatives(torch.zeros_like(sizes), sizes, counts)
+    assert value[0].isfinite()
+    assert score[0].isfinite().all()
+    assert value[1].isnan()
+    assert score[1].isnan().all()
+
+
 def test_groups_beyond_one_tile_are_counted_too() -> None:
     for groups in (31, 32, 33, 67, 1027):
         spread = tuple(3.0 * ((7 * j) % groups) / groups for j in range(groups))

@@ -18,7 +18,7 @@ from torch.nn.functional import softplus
 from diffurn._fisher.accuracy import NODES
 from diffurn._fisher.nodes import Nodes, surplus
 from diffurn._fisher.tilt import log_tilt
-from diffurn._kernels.dispatch import can_call, primitive
+from diffurn._kernels.dispatch import primitive
 from diffurn._numerics.autograd import ClosedForm
 from diffurn._numerics.batching import in_chunks
 from diffurn._numerics.binomial import (
@@ -387,6 +387,7 @@ def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Te
     return _LogProb.of(log_weights, group_sizes, draws, counts)
 
 
+@primitive
 def log_prob_and_derivatives(
     log_weights: Tensor, group_sizes: Tensor, counts: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -407,15 +408,10 @@ def log_prob_and_derivatives(
     """
     draws = counts.sum(-1).round()
     determined = ((draws <= 0) | (draws >= group_sizes.sum(-1))).unsqueeze(-1)
-    if can_call(log_weights, group_sizes, counts):
-        log_prob = log_prob_value(log_weights, group_sizes, draws, counts)
-        score = counts - mean_anywhere_value(log_weights, group_sizes, draws)
-        information = covariance(log_weights, group_sizes, draws)
-    else:
-        log_odds = log_weights + log_tilt(log_weights, group_sizes, draws).unsqueeze(-1)
-        nodes = Nodes.build(log_odds, group_sizes, draws)
-        log_prob = binomial_log_pmf(counts, group_sizes, log_odds).sum(-1) - nodes.mass().log()
-        score, information = counts - nodes.mean(), nodes.covariance()
+    log_odds = log_weights + log_tilt(log_weights, group_sizes, draws).unsqueeze(-1)
+    nodes = Nodes.build(log_odds, group_sizes, draws)
+    log_prob = binomial_log_pmf(counts, group_sizes, log_odds).sum(-1) - nodes.mass().log()
+    score, information = counts - nodes.mean(), nodes.covariance()
     return (
         torch.where(determined.squeeze(-1), 0.0, log_prob),
         torch.where(determined, 0.0, score),

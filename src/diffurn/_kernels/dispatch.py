@@ -171,7 +171,7 @@ def native_kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:
     kernel = _native_kernels.get(function)
     if kernel is None:
         # Each registers its own kernels.
-        from diffurn._kernels.native import fisher, sampling, subsets, wallenius  # noqa: F401
+        from diffurn._kernels.native import fisher, gauge, sampling, subsets, wallenius  # noqa: F401
 
         kernel = _native_kernels.setdefault(function, function.__wrapped__)  # type: ignore[attr-defined]
     return kernel

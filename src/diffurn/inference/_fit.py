@@ -198,7 +198,9 @@ def fit(
             repeated = bootstrapped(
                 solution, estimates, sample, clusters, resamples, seed, progress
             )
-        left_out = rows.left_out + torch.tensor(given.left_out, device=rows.left_out.device)
+        left_out = rows.left_out
+        if any(given.left_out):
+            left_out = left_out + torch.tensor(given.left_out, device=left_out.device)
         return FitResult.of(
             solution,
             sample,
@@ -275,7 +277,6 @@ def _refuse_together(cluster: Any, interval: str | None) -> None:
 
 
 def _default_interval(kind: str, sample: Sample) -> str:
-    sets, rows, groups = sample.counts.shape
-    (all_rows,) = sample.summed(torch.tensor(float(rows), device=sample.counts.device))
-    small = sets * float(all_rows) * groups**2 <= LARGEST_PROFILE
+    sets, _, groups = sample.counts.shape
+    small = sets * sample.all_units * groups**2 <= LARGEST_PROFILE
     return "profile" if small and kind in ("model", "scaled") else "wald"

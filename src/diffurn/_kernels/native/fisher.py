@@ -36,6 +36,7 @@ _mean_shifts = Kernel("mean_shifts", 4)
 _covariance_products = Kernel("covariance_products", 6)
 _covariances = Kernel("covariances", 4)
 _log_probs = Kernel("log_probs", 5)
+_log_probs_and_derivatives = Kernel("log_probs_and_derivatives", 7)
 _not_outcomes = Kernel("not_outcomes", 4)
 _binomials = Kernel("binomials", 4, numbers=0)
 _central_log_probs = Kernel("central_log_probs", 4)
@@ -145,6 +146,26 @@ def log_prob(log_weights: Tensor, group_sizes: Tensor, draws: Tensor, counts: Te
     work, groups = operands[0].numel(), operands[0].shape[-1]
     _log_probs(*operands, values, numbers=(groups,), rows=values.numel(), work=work)
     return values
+
+
+@replaces(moments.log_prob_and_derivatives, on="cpu")
+def log_prob_and_derivatives(
+    log_weights: Tensor, group_sizes: Tensor, counts: Tensor
+) -> tuple[Tensor, Tensor, Tensor]:
+    groups, draws = counts.shape[-1], counts.sum(-1).round()
+    if groups > MOST_IN_MATRIX:
+        certain = (draws <= 0) | (draws >= group_sizes.sum(-1))
+        value = log_prob(log_weights, group_sizes, draws, counts)
+        score = counts - mean_anywhere(log_weights, group_sizes, draws)
+        information = covariance(log_weights, group_sizes, draws)
+        return torch.where(certain, 0.0, value), score, information
+    batch, operands = aligned(log_weights, group_sizes, draws, counts, events=(1, 1, 0, 1))
+    values, scores = log_weights.new_empty(batch), torch.empty_like(operands[0])
+    information = log_weights.new_empty(batch + (groups, groups))
+    rows, work = values.numel(), information.numel()
+    outputs = values, scores, information
+    _log_probs_and_derivatives(*operands, *outputs, numbers=(groups,), rows=rows, work=work)
+    return outputs
 
 
 @replaces(equal_weights.log_prob_value, on="cpu")

@@ -3,7 +3,6 @@
 #include "nodes.h"
 
 #define BLOCK 8
-#define PIECE 64 /* binomial masses at once */
 /* Characteristic functions of up to so many balls are multiplied, and not taken to logarithms. */
 #define MOST_MULTIPLIED 8.0
 
@@ -276,8 +275,49 @@ static void variances_of(const double *log_odds, const double *group_sizes, doub
     }
 }
 
-/* Cov[X] of at most MOST_IN_MATRIX groups, from a tilt to begin with, and E[X] if asked for. Entries
-   beside the diagonal have one sign, and the diagonal follows from "rows sum to zero". */
+/* Cov[X] of at most MOST_IN_MATRIX groups from the nodes of an urn that `centre` has tilted, and E[X]
+   if asked for. Entries beside the diagonal have one sign, and the diagonal follows from "rows sum to
+   zero". */
+void covariance_matrix_at(const Urn *urn, const Measure *found, double draws, Tile *tile,
+                          double *values, double *means) {
+    int64_t groups = urn->groups;
+    double real[MOST_IN_MATRIX][MOST_NODES], imaginary[MOST_IN_MATRIX][MOST_NODES];
+    double at_zero[MOST_IN_MATRIX], zeta_0 = 1.0, variance = 0.0;
+    for (int64_t k = 0; k < found->number; k++) zeta_0 -= found->real[k];
+    for (int64_t first = 0; first < groups; first += TILE) {
+        load_tile(urn, first, tile);
+        for (int64_t j = 0; j < tile->number; j++) {
+            double p = tile->p[j], q = tile->q[j], size = tile->size[j];
+            fluctuations(found, p, q, size, real[first + j], imaginary[first + j]);
+            double b = average(found, p, q);
+            at_zero[first + j] = -size * p * q * b;
+            if (means) means[first + j] = size * p * (1.0 + q * b);
+            variance += size * p * q;
+        }
+    }
+    int certain = draws <= 0.0 || draws >= found->balls;
+    if (means && (certain || variance < WIDE)) { /* accurate at the tilt to n - ½ */
+        double tilt = log_tilt_of(urn->log_odds, urn->group_sizes, draws, groups);
+        mean_of(urn->log_odds, urn->group_sizes, draws, tilt, groups, 0, means);
+    }
+    for (int64_t i = 0; i < groups; i++) values[i * groups + i] = 0.0;
+    for (int64_t i = 0; i < groups; i++)
+        for (int64_t j = 0; j < i; j++) {
+            vec total = all(0.0);
+            for (int64_t k = 0; k < found->number; k += LANES) {
+                vec x = load(real[i] + k), y = load(imaginary[i] + k);
+                vec u = load(real[j] + k), v = load(imaginary[j] + k);
+                total += load(found->real + k) * (x * u - y * v) -
+                         load(found->imaginary + k) * (x * v + y * u);
+            }
+            double entry = certain ? 0.0 : sum(total) + zeta_0 * at_zero[i] * at_zero[j];
+            values[i * groups + j] = values[j * groups + i] = entry;
+            values[i * groups + i] -= entry;
+            values[j * groups + j] -= entry;
+        }
+}
+
+/* The same from the log-odds and a tilt to begin with. */
 void covariance_matrix_of(const double *log_odds, const double *group_sizes, double draws,
                           double tilt, int64_t groups, double *values, double *means) {
     Urn urn = {log_odds, group_sizes, groups, tilt};
@@ -285,40 +325,7 @@ void covariance_matrix_of(const double *log_odds, const double *group_sizes, dou
     Measure found;
     centre(&urn, draws, 0, &tile);
     measure(&urn, draws, &tile, &found);
-    double real[MOST_IN_MATRIX][MOST_NODES], imaginary[MOST_IN_MATRIX][MOST_NODES];
-    double at_zero[MOST_IN_MATRIX], zeta_0 = 1.0, variance = 0.0;
-    for (int64_t k = 0; k < found.number; k++) zeta_0 -= found.real[k];
-    for (int64_t first = 0; first < groups; first += TILE) {
-        load_tile(&urn, first, &tile);
-        for (int64_t j = 0; j < tile.number; j++) {
-            double p = tile.p[j], q = tile.q[j], size = tile.size[j];
-            fluctuations(&found, p, q, size, real[first + j], imaginary[first + j]);
-            double b = average(&found, p, q);
-            at_zero[first + j] = -size * p * q * b;
-            if (means) means[first + j] = size * p * (1.0 + q * b);
-            variance += size * p * q;
-        }
-    }
-    int certain = draws <= 0.0 || draws >= found.balls;
-    if (means && (certain || variance < WIDE)) { /* accurate at the tilt to n - ½ */
-        tilt = log_tilt_of(log_odds, group_sizes, draws, groups);
-        mean_of(log_odds, group_sizes, draws, tilt, groups, 0, means);
-    }
-    for (int64_t i = 0; i < groups; i++) values[i * groups + i] = 0.0;
-    for (int64_t i = 0; i < groups; i++)
-        for (int64_t j = 0; j < i; j++) {
-            vec total = all(0.0);
-            for (int64_t k = 0; k < found.number; k += LANES) {
-                vec x = load(real[i] + k), y = load(imaginary[i] + k);
-                vec u = load(real[j] + k), v = load(imaginary[j] + k);
-                total += load(found.real + k) * (x * u - y * v) -
-                         load(found.imaginary + k) * (x * v + y * u);
-            }
-            double entry = certain ? 0.0 : sum(total) + zeta_0 * at_zero[i] * at_zero[j];
-            values[i * groups + j] = values[j * groups + i] = entry;
-            values[i * groups + i] -= entry;
-            values[j * groups + j] -= entry;
-        }
+    covariance_matrix_at(&urn, &found, draws, &tile, values, means);
 }
 
 EXPORT void covariances(const double *log_odds, const double *group_sizes, const double *draws,
@@ -371,48 +378,6 @@ EXPORT void covariance_products(const double *log_odds, const double *group_size
             variances_of(odds, sizes, draws[i],
                          centring_tilt_of(odds, sizes, draws[i], groups), groups,
                          values + i * groups);
-    }
-}
-
-/* Σ_j log Bin(x_j; m_j, p_j) - log P(S = n), from log-weights of any tilt. */
-EXPORT void log_probs(const double *log_weights, const double *group_sizes, const double *draws,
-                      const double *counts, double *values, int64_t groups, int64_t first,
-                      int64_t last) {
-    /* Binomial masses of short rows are computed together, those of long ones in pieces. */
-    double log_odds[PIECE], masses[PIECE], tilts[PIECE];
-    int64_t rows_at_once = groups && groups < PIECE ? PIECE / groups : 1;
-    for (int64_t start = first; start < last; start += rows_at_once) {
-        int64_t rows = last - start < rows_at_once ? last - start : rows_at_once;
-        int64_t end = (start + rows) * groups;
-        for (int64_t i = 0; i < rows; i++) {
-            int64_t row = start + i;
-            const double *weights = log_weights + row * groups, *sizes = group_sizes + row * groups;
-            tilts[i] = log_tilt_of(weights, sizes, draws[row], groups);
-            Urn urn = {weights, sizes, groups, tilts[i]};
-            Tile tile = {.first = -1};
-            Measure found;
-            measure(&urn, draws[row], &tile, &found);
-            values[row] = -log_of(found.mass);
-        }
-        for (int64_t j = start * groups; j < end; j += PIECE) {
-            int64_t number = end - j < PIECE ? end - j : PIECE;
-            int64_t row = j / groups, next = (row + 1) * groups;
-            for (int64_t k = 0; k < number; k++) {
-                if (j + k == next) row++, next += groups;
-                log_odds[k] = log_weights[j + k] + tilts[row - start];
-            }
-            binomial_log_masses(counts + j, group_sizes + j, log_odds, masses, number);
-            row = j / groups, next = (row + 1) * groups;
-            for (int64_t k = 0; k < number; k++) {
-                if (j + k == next) row++, next += groups;
-                values[row] += masses[k];
-            }
-        }
-        for (int64_t i = 0; i < rows; i++) { /* the tilt adds nothing to counts that sum to n */
-            double left = draws[start + i];
-            for (int64_t j = 0; j < groups; j++) left -= counts[(start + i) * groups + j];
-            values[start + i] += left * tilts[i];
-        }
     }
 }
 

@@ -54,6 +54,8 @@ void measure(const Urn *urn, double draws, Tile *tile, Measure *found);
 void covariance_products_at(const Urn *urn, const Measure *found, double draws, Tile *tile,
                             const double *matrix, int columns, double *values);
 void centre(Urn *urn, double draws, const double *tilt, Tile *tile);
+void covariance_matrix_at(const Urn *urn, const Measure *found, double draws, Tile *tile,
+                          double *values, double *means);
 void covariance_matrix_of(const double *log_odds, const double *group_sizes, double draws,
                           double tilt, int64_t groups, double *values, double *means);
 

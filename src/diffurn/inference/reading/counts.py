@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from numbers import Integral
@@ -93,7 +94,39 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
     """The rows without those that have missing values or nothing drawn. In a batch, a row that only
     some data sets can use has frequency 0 in the others.
     """
+    missing = _gaps(sample, lacking, na)
+    if missing is not None:
+        sample = _zero_where(missing, sample)
     x, m, f, z = sample.counts, sample.group_sizes, sample.frequencies, sample.design
+    if z is not None:
+        if bool(z.isnan().any()):  # of groups without balls
+            z = torch.where((m == 0).unsqueeze(-1), torch.nan_to_num(z), z)
+            sample = replace(sample, design=z)
+        require("covariates", z, z.isfinite(), "every feature must be a finite number")
+    _check_counts(x, m, sample.batch_shape, sample.groups)
+    lost = x.sum(-1) == 0
+    if not bool(lost.any()):
+        _check_frequencies(f, sample.batch_shape)
+        return Read(sample, sample.row_numbers, lost.new_zeros(len(x), 2, dtype=torch.int64))
+    missing = torch.zeros_like(lost) if missing is None else missing
+    empty = lost & ~missing
+    left_out = torch.stack([missing.sum(-1), empty.sum(-1)], -1)
+    _require_rows(left_out, lost, sample.batch_shape)
+    sample = replace(sample, frequencies=torch.where(empty, 0.0, f))
+    _check_frequencies(sample.frequencies, sample.batch_shape)
+    kept = torch.nonzero(~lost.all(0)).flatten()
+    if len(kept) < x.shape[1]:
+        numbers = torch.arange(len(kept), device=x.device)
+        sample = replace(sample.pick_rows(kept), row_numbers=numbers)
+    return Read(sample, kept, left_out)
+
+
+def _gaps(sample: Sample, lacking: Tensor | None, na: str) -> Tensor | None:
+    """Rows of each data set with missing values, ``(D, R)``; None if there are none."""
+    x, m, f, z = sample.counts, sample.group_sizes, sample.frequencies, sample.design
+    numbers = (x, m, f) if z is None else (x, m, f, z)
+    if lacking is None and all(math.isfinite(part.detach().sum()) for part in numbers):
+        return None
     gaps = {"counts": x.isnan().any(-1), "group_sizes": m.isnan().any(-1)}
     gaps["frequencies"] = f.isnan()
     if z is not None:
@@ -106,7 +139,9 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
             )
         gaps["cluster"] = lacking.expand(f.shape)
     missing = torch.stack([gap.expand(f.shape) for gap in gaps.values()]).any(0)
-    if na == "raise" and bool(missing.any()):
+    if not bool(missing.any()):
+        return None
+    if na == "raise":
         d, row = torch.nonzero(missing)[0].tolist()
         name = next(name for name, gap in gaps.items() if bool(gap.expand(f.shape)[d, row]))
         where = f"data set {_index(d, sample.batch_shape)}, " if sample.batch_shape else ""
@@ -114,39 +149,30 @@ def _with_information(sample: Sample, lacking: Tensor | None, na: str) -> Read:
             f"{name} has a missing value in {where}row {row}; repair it, or leave such rows out by "
             'na="drop"'
         )
-    usable = ~missing.unsqueeze(-1)
-    if bool(missing.any()):
-        x, m = torch.where(usable, x, 0.0), torch.where(usable, m, 0.0)
-        f = torch.where(missing, 0.0, f)
-        z = None if z is None else torch.where(usable.unsqueeze(-1), z, 0.0)
-    if z is not None:  # of groups without balls
-        z = (
-            torch.where((m == 0).unsqueeze(-1), torch.nan_to_num(z), z)
-            if bool(z.isnan().any())
-            else z
-        )
-        require("covariates", z, z.isfinite(), "every feature must be a finite number")
-    _check_counts(x, m, sample.batch_shape, sample.groups)
-    empty = ~missing & (x.sum(-1) == 0)
-    left_out = torch.stack([missing.sum(-1), empty.sum(-1)], -1)
-    nothing = torch.nonzero((missing | empty).all(-1)).flatten().tolist()
+    return missing
+
+
+def _zero_where(missing: Tensor, sample: Sample) -> Sample:
+    gap, z = missing.unsqueeze(-1), sample.design
+    return replace(
+        sample,
+        counts=torch.where(gap, 0.0, sample.counts),
+        group_sizes=torch.where(gap, 0.0, sample.group_sizes),
+        frequencies=torch.where(missing, 0.0, sample.frequencies),
+        design=None if z is None else torch.where(gap.unsqueeze(-1), 0.0, z),
+    )
+
+
+def _require_rows(left_out: Tensor, lost: Tensor, batch_shape: torch.Size) -> None:
+    """Raises a ValueError if all rows of a data set are lost."""
+    nothing = torch.nonzero(lost.all(-1)).flatten().tolist()
     if nothing:
-        where = (
-            f" of data set {_index(nothing[0], sample.batch_shape)}" if sample.batch_shape else ""
-        )
-        lost, without = left_out[nothing[0]].tolist()
+        where = f" of data set {_index(nothing[0], batch_shape)}" if batch_shape else ""
+        missing, without = left_out[nothing[0]].tolist()
         raise ValueError(
-            f"no row{where} is left: {lost:,} have missing values, and in {without:,} nothing is "
-            "drawn"
+            f"no row{where} is left: {missing:,} have missing values, and in {without:,} nothing "
+            "is drawn"
         )
-    f = torch.where(empty, 0.0, f) if bool(empty.any()) else f
-    _check_frequencies(f, sample.batch_shape)
-    sample = replace(sample, counts=x, group_sizes=m, frequencies=f, design=z)
-    kept = torch.nonzero(~(missing | empty).all(0)).flatten()
-    if len(kept) < x.shape[1]:
-        sample = sample.pick_rows(kept)
-        sample = replace(sample, row_numbers=torch.arange(len(kept), device=x.device))
-    return Read(sample, kept, left_out)
 
 
 def plain_values(values: Any) -> Any:
@@ -227,13 +253,16 @@ def _read_frequencies(
 
 
 def _check_frequencies(f: Tensor, batch_shape: torch.Size) -> None:
-    none = torch.nonzero(f.sum(-1) == 0).flatten().tolist()
-    if none:
-        where = f" of data set {_index(none[0], batch_shape)}" if batch_shape else ""
+    none = torch.nonzero(f.sum(-1) == 0).flatten()
+    if len(none):
+        where = f" of data set {_index(int(none[0]), batch_shape)}" if batch_shape else ""
         raise ValueError(f"frequencies{where} are all zero; at least one row must have occurred")
 
 
 def _check_counts(x: Tensor, m: Tensor, batch_shape: torch.Size, groups: tuple[str, ...]) -> None:
+    within = x.clamp(min=0).minimum(m).floor()
+    if torch.equal(x, within) and torch.equal(m, m.clamp(max=_LARGEST).floor()):
+        return
     for name, values in (("counts", x), ("group_sizes", m)):
         whole = (values >= 0) & (values == values.floor()) & (values <= _LARGEST)
         rule = "a count must be an integer from 0 to 2^53"

@@ -13,12 +13,12 @@ from torch import Tensor
 from diffurn._fisher.moments import mean
 from diffurn._fisher.tilt import log_tilt
 from diffurn._numerics.beta import f_tail
+from diffurn._numerics.gauge import orthogonal_to, solve
 from diffurn.inference.results.clogit_report import dict_of, frame_of, line_of, notes_on, summary_of
 from diffurn.inference.results.fitted import Fitted, LikelihoodRatio
 from diffurn.inference.results.nested import spans
 from diffurn.inference.solving.estimates import chi_squared_tail, estimates_of
-from diffurn.inference.solving.likelihood import orthogonal_to, solve
-from diffurn.inference.solving.robust import model_errors, sandwich_errors
+from diffurn.inference.solving.robust import sandwich_errors
 from diffurn.inference.solving.rowwise import Clusters
 from diffurn.inference.solving.solution import Solution
 from diffurn.inference.solving.strata import ONE, Strata, Tile
@@ -315,12 +315,10 @@ def _with_errors(
     solution: Solution, strata: Strata, kind: str, clusters: Clusters | None
 ) -> Solution:
     """The solution with standard errors of the kind."""
-    inverse = solution.covariance
-    (number,) = strata.summed(strata.frequencies.sum())
     if kind == "model":
-        return replace(solution, errors=model_errors(inverse, number.unsqueeze(0)))
+        return solution
     errors = sandwich_errors(
-        inverse,
+        solution.covariance,
         _per_stratum(solution, strata)[1].unsqueeze(0),
         strata.frequencies.unsqueeze(0),
         kind,
@@ -329,7 +327,7 @@ def _with_errors(
         None if clusters is None else clusters.total,
         strata.summed,
     )
-    return replace(solution, errors=errors)
+    return replace(solution, other_errors=errors)
 
 
 def _per_stratum(solution: Solution, strata: Strata) -> tuple[Tensor, Tensor]:

@@ -310,7 +310,7 @@ class FitResult(Fitted):
             self.solution,
             self.sample,
             self.estimates.value,
-            self.estimates.covariance,
+            self.estimates.covariance(self.solution),
             self.clusters,
         )
         return Selection(*map(self._shaped, found))

@@ -82,17 +82,18 @@ class Fitted:
         """The factor on the model's covariance, ``(...)``: one unless that is scaled."""
         return self._shaped(self.solution.errors.dispersion)
 
-    @property
+    @cached_property
     def covariance(self) -> Tensor:
         """Covariance matrix of the coefficients, ``(..., p, p)``."""
-        return self._shaped(self.estimates.covariance)
+        with torch.no_grad():
+            return self._shaped(self.estimates.covariance(self.solution))
 
     @property
     def standard_errors(self) -> Tensor:
         """Standard errors of the coefficients, ``(..., p)``: 0 for the reference, inf where the
         estimate is infinite.
         """
-        return self._shaped(self.estimates.standard_errors)
+        return self.covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
 
     @property
     def log_likelihood(self) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from diffurn._numerics.beta import f_tail, student_quantile, student_tail
+from diffurn._numerics.gauge import orthogonal_to
 from diffurn._validation import require_one_of
 from diffurn.inference.solving.profile import problems, profile_ends, profile_maximum
 from diffurn.inference.solving.separation import Blocks, main_block
@@ -46,37 +47,34 @@ class Estimates:
         contrasts: row j gives coefficient j, ``(D, k, p)``; a row of zeros is the reference.
         shift: 0 where a coefficient is finite, ±inf or nan elsewhere, ``(D, k)``.
         value: ``(D, k)``.
-        covariance: ``(D, k, k)``; where an estimate is infinite, inf on the diagonal and nan beside
-            it.
     """
 
     contrasts: Tensor
     shift: Tensor
     value: Tensor
-    covariance: Tensor
 
     @classmethod
     def of(cls, solution: Solution, contrasts: Tensor, shift: Tensor) -> Estimates:
         """Of combinations ``(D, k, p)`` that are infinite or undetermined where `shift` is."""
         value = (contrasts @ solution.optimum.coefficients.unsqueeze(-1)).squeeze(-1) + shift
-        covariance = contrasts @ solution.covariance @ contrasts.mT
-        open_ended = (shift != 0).unsqueeze(-1) | (shift != 0).unsqueeze(-2)
-        if bool(open_ended.any()):
-            infinite = torch.where(shift != 0, torch.inf, 0.0)
-            diagonal = torch.diag_embed(torch.where(shift.isnan(), torch.nan, infinite))
-            own = torch.eye(shift.shape[-1], dtype=torch.bool, device=shift.device)
-            unknown = torch.where(own, diagonal, torch.nan)
-            covariance = torch.where(open_ended, unknown, covariance)
-        return cls(contrasts, shift, value, covariance)
+        return cls(contrasts, shift, value)
 
-    @property
-    def standard_errors(self) -> Tensor:
-        return self.covariance.diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
+    def covariance(self, solution: Solution) -> Tensor:
+        """``(D, k, k)``; where an estimate is infinite, inf on the diagonal and nan beside it."""
+        shift, covariance = self.shift, self.contrasts @ solution.covariance @ self.contrasts.mT
+        open_ended = (shift != 0).unsqueeze(-1) | (shift != 0).unsqueeze(-2)
+        if not bool(open_ended.any()):
+            return covariance
+        infinite = torch.where(shift != 0, torch.inf, 0.0)
+        diagonal = torch.diag_embed(torch.where(shift.isnan(), torch.nan, infinite))
+        own = torch.eye(shift.shape[-1], dtype=torch.bool, device=shift.device)
+        return torch.where(open_ended, torch.where(own, diagonal, torch.nan), covariance)
+
+    def standard_errors(self, solution: Solution) -> Tensor:
+        return self.covariance(solution).diagonal(dim1=-2, dim2=-1).clamp(min=0).sqrt()
 
     def pick(self, data_sets: Tensor) -> Estimates:
-        return Estimates(
-            *(x[data_sets] for x in (self.contrasts, self.shift, self.value, self.covariance))
-        )
+        return Estimates(*(x[data_sets] for x in (self.contrasts, self.shift, self.value)))
 
 
 def estimates_of(solution: Solution, reference: int | None) -> Estimates:
@@ -99,6 +97,8 @@ def _relative_to(
     """Contrasts and shifts of all groups relative to one, or to the main block."""
     sample = solution.objective.urns
     groups = sample.counts.shape[-1]
+    if reference is None and blocks.connected:
+        return orthogonal_to(blocks.gauge), torch.zeros_like(solution.escape)
     if reference is None:
         anchor = main_block(blocks, sample).double()
         anchor = anchor / anchor.sum(-1, keepdim=True).clamp(min=1)
@@ -128,7 +128,7 @@ def interval_of(
     of the profile likelihood.
     """
     quantile = student_quantile(level, solution.errors.degrees)
-    shift, errors = estimates.shift, estimates.standard_errors
+    shift, errors = estimates.shift, estimates.standard_errors(solution)
     varies = (estimates.contrasts != 0).any(-1) & ~shift.isnan()
     ends = []
     for side in (-1.0, 1.0):
@@ -169,7 +169,7 @@ def p_values(solution: Solution, estimates: Estimates) -> Tensor:
     """Of the hypothesis that a coefficient is zero, ``(D, k)``: by its standard error, or by the
     likelihood ratio where the estimate is infinite.
     """
-    z, degrees = estimates.value / estimates.standard_errors, solution.errors.degrees
+    z, degrees = estimates.value / estimates.standard_errors(solution), solution.errors.degrees
     p = torch.where(estimates.shift == 0, student_tail(z, degrees.unsqueeze(-1)), torch.nan)
     where, which = torch.nonzero(estimates.shift.isinf(), as_tuple=True)
     if len(where):
@@ -257,7 +257,7 @@ def all_pairs(
     order = solution.blocks.order()[:, first, second]
     shift = torch.where(absent[:, first] | absent[:, second], torch.nan, order)
     pairs = Estimates.of(solution, contrasts, shift)
-    p, errors = p_values(solution, pairs), pairs.standard_errors
+    p, errors = p_values(solution, pairs), pairs.standard_errors(solution)
     if bootstrap is None:
         lower, upper = interval_of(solution, pairs, level, method)
     else:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from diffurn._fisher.moments import covariance as fisher_covariance
 from diffurn._fisher.moments import log_prob_and_derivatives as fisher_derivatives
+from diffurn._numerics.gauge import orthogonal_to, solve
 from diffurn._validation import require_one_of
 from diffurn._wallenius.probabilities import log_prob_and_derivatives as wallenius_derivatives
 from diffurn.fisher import FisherHypergeometric
@@ -165,18 +166,24 @@ class Objective:
 
     def likelihood(self, coefficients: Tensor) -> Evaluation:
         """The log-likelihood at β ``(D, p)``, without the penalty; summed tile by tile."""
-        sets, p = coefficients.shape
-        value, score = self.sample.constant.clone(), torch.zeros_like(coefficients)
-        information, done = coefficients.new_zeros(sets, p, p), 0
+        found, done = [], 0
         for some, part in self._tiles:
-            found = self.of_tile(part, coefficients[some])
-            value[some] += found.value
-            score[some] += found.score
-            information[some] += found.information
+            found.append(self.of_tile(part, coefficients[some]))
             done += part.work
             if self.progress is not None:
                 self.progress(done, self.sample.work)
-        return Evaluation(*self.sample.summed(value, score, information))
+        value, score, information = found[0] if len(found) == 1 else self._added(found)
+        return Evaluation(*self.sample.summed(self.sample.constant + value, score, information))
+
+    def _added(self, found: list[Evaluation]) -> Evaluation:
+        """The sum of the evaluations of all tiles."""
+        sets, p = self.gauge.shape[:2]
+        zero = self.gauge.new_zeros
+        total = Evaluation(zero(sets), zero(sets, p), zero(sets, p, p))
+        for (some, _), of_tile in zip(self._tiles, found, strict=True):
+            for sums, parts in zip(total, of_tile, strict=True):
+                sums[some] += parts
+        return total
 
     def of_tile(self, part: Any, coefficients: Tensor) -> Evaluation:
         """The log-likelihood of a tile of the sample."""
@@ -202,35 +209,6 @@ class Objective:
             covariance = part.design.mT @ covariance @ part.design
         total: Tensor = (part.frequencies[..., None, None] * covariance).sum(1)
         return total
-
-
-# --- linear algebra within the directions that coefficients move in
-
-
-def orthogonal_to(gauge: Tensor) -> Tensor:
-    """Projection onto the directions in which coefficients move, ``(D, p, p)``."""
-    return torch.eye(gauge.shape[-1], dtype=gauge.dtype, device=gauge.device) - gauge
-
-
-def solve(information: Tensor, right: Tensor, gauge: Tensor) -> Tensor:
-    """The solution y of information @ y = right ``(D, p, k)`` that is orthogonal to the gauge.
-
-    Where the information is not positive definite, its eigenvalues are replaced by their absolute
-    values, and those near zero by a small positive number.
-    """
-    free = orthogonal_to(gauge)
-    scale = information.diagonal(dim1=-2, dim2=-1).mean(-1).clamp(min=1e-30)[:, None, None]
-    metric, right = free @ information @ free + scale * gauge, free @ right
-    factor, failed = torch.linalg.cholesky_ex(metric)
-    solution = torch.cholesky_solve(right, factor)
-    odd = torch.nonzero((failed > 0) | ~solution.isfinite().all(-1).all(-1)).flatten()
-    if len(odd):
-        values, vectors = torch.linalg.eigh(torch.nan_to_num(metric[odd]))
-        size = values.abs()
-        size = torch.maximum(size, 1e-14 * size.amax(-1, keepdim=True)).clamp(min=1e-300)
-        other = vectors @ (vectors.mT @ right[odd] / size.unsqueeze(-1))
-        solution = solution.index_copy(0, odd, other)
-    return free @ solution
 
 
 # --- penalties

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from diffurn.inference.solving.likelihood import Evaluation, Objective, solve
+from diffurn._numerics.gauge import solve
+from diffurn.inference.solving.likelihood import Evaluation, Objective
 from diffurn.inference.solving.solution import Solution, hold, maximise
 
 _ITERATIONS = 100

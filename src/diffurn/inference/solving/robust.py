@@ -32,7 +32,8 @@ class Errors(NamedTuple):
         degrees: degrees of freedom of Student's t, ``(D,)``; inf for a normal distribution.
         factor: the factor on the model's covariance (scaled) or the finite-sample factor on the
             sandwich, ``(D,)``.
-        number: how many independent rows or clusters carry information, ``(D,)``.
+        number: how many independent rows or clusters carry information, ``(D,)``; zero where that
+            does not matter, as for the model's errors.
     """
 
     kind: str
@@ -50,10 +51,10 @@ class Errors(NamedTuple):
         return Errors(self.kind, *(tensor[data_sets] for tensor in self[1:]))
 
 
-def model_errors(inverse: Tensor, rows: Tensor) -> Errors:
+def model_errors(inverse: Tensor) -> Errors:
     """The inverse of the information ``(D, p, p)`` as it is."""
     one = torch.ones_like(inverse[:, 0, 0])
-    return Errors("model", inverse, torch.full_like(one, torch.inf), one, rows.double())
+    return Errors("model", inverse, torch.full_like(one, torch.inf), one, torch.zeros_like(one))
 
 
 def scaled_errors(inverse: Tensor, dispersion: Tensor, degrees: Tensor, rows: Tensor) -> Errors:

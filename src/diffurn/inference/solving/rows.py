@@ -34,6 +34,10 @@ class Rows(Protocol):
         """The number of independent rows (or strata) of this process."""
 
     @property
+    def all_units(self) -> int:
+        """The number of independent rows (or strata) of all processes."""
+
+    @property
     def work(self) -> int:
         """What a pass over all data costs, in the unit of progress bars."""
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from diffurn.inference.solving.likelihood import AnyUrn, log_weights_of
-from diffurn.inference.solving.robust import model_errors, sandwich_errors, scaled_errors
+from diffurn.inference.solving.robust import sandwich_errors, scaled_errors
 from diffurn.inference.solving.sample import Sample
 from diffurn.inference.solving.solution import Solution
 
@@ -37,13 +37,12 @@ def fitted_parts(solution: Solution, sample: Sample) -> Iterator[tuple[slice, Sa
 def with_errors(
     solution: Solution, sample: Sample, kind: str, clusters: Clusters | None = None
 ) -> Solution:
-    """The solution with standard errors of another kind."""
+    """The solution with standard errors of a kind."""
+    if kind == "model":
+        return solution
     informative = torch.where(sample.undetermined, sample.frequencies, 0.0)
     inverse, parameters = solution.covariance, solution.finite_parameters
-    if kind == "model":
-        (rows,) = sample.summed(informative.sum(-1))
-        errors = model_errors(inverse, rows)
-    elif kind == "scaled":
+    if kind == "scaled":
         (rows,) = sample.summed(informative.sum(-1))
         statistic, rank = pearson_totals(solution, sample)
         degrees = (rank - parameters).clamp(min=0)
@@ -59,7 +58,7 @@ def with_errors(
             None if clusters is None else clusters.total,
             sample.summed,
         )
-    return replace(solution, errors=errors)
+    return replace(solution, other_errors=errors)
 
 
 def scores(solution: Solution, sample: Sample) -> Tensor:

@@ -127,6 +127,13 @@ class Sample:
         """The number R of rows of this process."""
         return self.counts.shape[1]
 
+    @cached_property
+    def all_units(self) -> int:
+        """The number of rows of all processes."""
+        if self.process_group is None:
+            return self.units
+        return int(self.summed(torch.tensor(self.units, device=self.counts.device))[0])
+
     @property
     def work(self) -> int:
         """What a pass over all rows costs, in the unit of progress bars: rows of all data sets."""
@@ -183,6 +190,17 @@ class Sample:
         row = (weight * log_odds).sum(-1, keepdim=True) / weight.sum(-1, keepdim=True).clamp(min=1)
         surplus, balls = self.summed((weight * (log_odds - row)).sum(1), weight.sum(1))
         return surplus / balls.clamp(min=1)
+
+    def estimate_from_one_row(self) -> Tensor:
+        """The log ω that makes x of the only row its mean, up to a constant and O(1 / m²):
+        log(x / (m - x)) + (1 - 2p) / (2 Σ mpq), ``(D, c)``.
+        """
+        size = self.group_sizes[:, 0] + 1
+        p = (self.counts[:, 0] + 0.5) / size
+        variance = size * p * (1 - p)
+        inverse_sum = variance.sum(-1, keepdim=True).reciprocal()
+        # log p/q = log(x / (m - x)) + (1 - 2p) / (2mpq)
+        return torch.log(p / (1 - p)) + (0.5 - p) * (inverse_sum - variance.reciprocal())
 
     def central_expected(self) -> Tensor:
         """Counts expected if all balls were alike, n m_j / Σm summed over rows: ``(D, c)``."""

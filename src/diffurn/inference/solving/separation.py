@@ -19,6 +19,7 @@ direction d by following it; the functions below check it against the counts.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -44,6 +45,8 @@ class Blocks:
     @classmethod
     def of(cls, arrows: Tensor) -> Blocks:
         """From arrows ``(D, c, c)``, by repeated squaring; every group reaches itself."""
+        if bool(arrows.all()):
+            return cls(arrows, torch.zeros_like(arrows[..., 0], dtype=torch.int64))
         groups = arrows.shape[-1]
         reach = (arrows | torch.eye(groups, dtype=torch.bool, device=arrows.device)).float()
         for _ in range((groups - 1).bit_length()):
@@ -67,13 +70,20 @@ class Blocks:
         """Projection onto the indicators of the blocks, ``(D, c, c)``; the likelihood of the limit
         is constant along them.
         """
+        if self.connected:
+            return torch.full_like(self.reach, 1 / self.labels.shape[-1], dtype=torch.float64)
         same = self.same.double()
         return same / same.sum(-1, keepdim=True)
 
-    @property
+    @cached_property
     def whole(self) -> Tensor:
         """Data sets with a single block, ``(D,)``."""
         return (self.labels == 0).all(-1)
+
+    @cached_property
+    def connected(self) -> bool:
+        """Whether every data set has a single block; then no group is absent."""
+        return bool(self.whole.all())
 
     def pick(self, data_sets: Tensor) -> Blocks:
         return Blocks(self.reach[data_sets], self.labels[data_sets])
@@ -92,15 +102,14 @@ class Blocks:
 
 
 def _arrows(sample: Sample, source: Tensor, target: Tensor) -> Tensor:
-    """j → k if in some row j has `source` and k has `target`, both ``(D, R, c)``."""
-    return sample.summed(source.float().mT @ target.float())[0] > 0
+    """j → k if in a row that occurred j has `source` and k has `target`, both ``(D, R, c)``."""
+    often = (source * sample.frequencies.unsqueeze(-1)).float()
+    return sample.summed(often.mT @ target.float())[0] > 0
 
 
 def preferences(sample: Sample) -> Tensor:
     """j → k if in some row a ball of j was drawn while a ball of k was left, ``(D, c, c)``."""
-    happened = (sample.frequencies > 0).unsqueeze(-1)
-    drawn, left = sample.counts > 0, sample.counts < sample.group_sizes
-    return _arrows(sample, drawn & happened, left & happened)
+    return _arrows(sample, sample.counts > 0, sample.counts < sample.group_sizes)
 
 
 def meetings(sample: Sample) -> Tensor:

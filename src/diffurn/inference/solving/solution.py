@@ -11,7 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from diffurn.inference.solving.likelihood import Evaluation, Objective, orthogonal_to, solve
+from diffurn._numerics.gauge import orthogonal_to, solve
+from diffurn.inference.solving.likelihood import Evaluation, Objective
 from diffurn.inference.solving.robust import Errors, model_errors
 from diffurn.inference.solving.rows import EXACT, TIE, R, Rows
 from diffurn.inference.solving.sample import Sample
@@ -94,27 +95,27 @@ def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Opti
     coefficients, evaluation = start.clone(), objective.at(start)
     step = evaluation.newton_step(objective.gauge)
     length, count = torch.ones_like(tolerance), torch.zeros_like(tolerance, dtype=torch.int64)
-    converged = torch.zeros_like(tolerance, dtype=torch.bool)
     for _ in range(iterations):
         decrement = (evaluation.score * step).sum(-1)
-        converged |= decrement <= tolerance
-        active = torch.nonzero(~converged & (length > 0.5**_HALVINGS)).flatten()
+        converged = decrement <= tolerance  # False for NaN
+        moves = ~converged & (length > 0.5**_HALVINGS)
+        active = torch.nonzero(moves).flatten()
         if not len(active):
             break
-        # The whole sample is never copied.
-        everything = len(active) == len(converged)
-        part, some = (objective, slice(None)) if everything else (objective.pick(active), active)
-        trial = coefficients[some] + length[some, None] * step[some]
+        count += moves
+        trial, before = coefficients + length.unsqueeze(-1) * step, evaluation.value
+        wanted = before + _ARMIJO * length * decrement - _ROUNDING * (1 + before.abs())
+        part, everything = objective, len(active) == len(moves)
+        if not everything:  # the whole sample is never copied
+            part, trial, wanted = objective.pick(active), trial[active], wanted[active]
         result = part.at(trial)
-        before = evaluation.value[some]
-        wanted = before + _ARMIJO * length[some] * decrement[some]
-        better = result.value >= wanted - _ROUNDING * (1 + before.abs())  # False for NaN
-        count[some] += 1
-        length[some] = torch.where(better, 1.0, 0.5 * length[some])
+        better = result.value >= wanted  # False for NaN
         if everything and bool(better.all()):
             coefficients, evaluation = trial, result
             step = result.newton_step(objective.gauge)
+            length.fill_(1.0)
             continue
+        length[active] = torch.where(better, 1.0, 0.5 * length[active])
         moved, kept = active[better], torch.nonzero(better).flatten()
         if len(moved):
             accepted = result.pick(kept)
@@ -126,21 +127,25 @@ def maximise(objective: Objective, start: Tensor, iterations: int = 100) -> Opti
 
 
 def starting_point(objective: Objective) -> Tensor:
-    """The observed log-odds, or zero with a design; with very many rows, the fit of a random
-    subsample, so that all rows are passed about three times only.
+    """The observed log-odds, or zero with a design; with a single row, an estimate that saves a
+    step or two; with very many rows, the fit of a random subsample, so that all rows are passed
+    about three times only.
     """
-    sample, start = objective.sample, torch.zeros_like(objective.gauge[..., 0])
+    sample = objective.sample
     grouped = isinstance(sample, Sample) and sample.design is None
-    if grouped:
+    if grouped and sample.all_units == 1 and objective.penalty is None:
+        start = objective.urns.estimate_from_one_row()
+    elif grouped:
         start = objective.urns.observed_log_odds()
+    else:
+        start = torch.zeros_like(objective.gauge[..., 0])
     start = start - (objective.gauge @ start.unsqueeze(-1)).squeeze(-1)
-    rows = sample.units
-    (all_rows,) = sample.summed(torch.tensor(rows, device=start.device))
-    if all_rows < objective.many_rows:
+    if sample.all_units < objective.many_rows:
         return start
+    rows = sample.units
     # The rows are chosen at random, since they may come in a regular pattern. The generator is
     # separate, so that a fit leaves torch's random state unchanged.
-    number = max(1, objective.subsample * rows // int(all_rows))
+    number = max(1, objective.subsample * rows // sample.all_units)
     order = torch.randperm(rows, generator=torch.Generator().manual_seed(0))
     part = replace(
         objective, sample=sample.pick_rows(order[:number].to(start.device)), progress=None
@@ -172,7 +177,7 @@ class Solution:
         escape: where the maximum lies at infinity, the direction to it, ``(D, p)``; zero without a
             design, where `blocks` says more.
         log_likelihood: without the penalty, ``(D,)``.
-        errors: the covariance, orthogonal to the gauge.
+        other_errors: standard errors, if they are not those of the model.
     """
 
     objective: Objective
@@ -182,7 +187,7 @@ class Solution:
     blocks: Blocks | None
     escape: Tensor
     log_likelihood: Tensor
-    errors: Errors
+    other_errors: Errors | None = None
 
     @classmethod
     def of(
@@ -194,13 +199,11 @@ class Solution:
         blocks: Blocks | None,
         escape: Tensor,
     ) -> Solution:
-        inverse = solve(optimum.evaluation.information, orthogonal_to(gauge), gauge)
-        errors = model_errors(inverse, torch.zeros_like(inverse[:, 0, 0]))
         log_likelihood = optimum.evaluation.value
         if objective.penalty is not None:
             silent = replace(objective, progress=None)
             log_likelihood = silent.likelihood(optimum.coefficients).value
-        return cls(objective, optimum, gauge, labels, blocks, escape, log_likelihood, errors)
+        return cls(objective, optimum, gauge, labels, blocks, escape, log_likelihood)
 
     def pick(self, data_sets: Tensor) -> Solution:
         return Solution(
@@ -211,8 +214,17 @@ class Solution:
             blocks=None if self.blocks is None else self.blocks.pick(data_sets),
             escape=self.escape[data_sets],
             log_likelihood=self.log_likelihood[data_sets],
-            errors=self.errors.pick(data_sets),
+            other_errors=self.other_errors and self.other_errors.pick(data_sets),
         )
+
+    @cached_property
+    def errors(self) -> Errors:
+        """The covariance, orthogonal to the gauge. The model's is computed when it is needed."""
+        if self.other_errors is not None:
+            return self.other_errors
+        with torch.no_grad():
+            information = self.optimum.evaluation.information
+            return model_errors(solve(information, orthogonal_to(self.gauge), self.gauge))
 
     @property
     def covariance(self) -> Tensor:
@@ -231,8 +243,10 @@ class Solution:
         if self.blocks is None:
             return torch.full_like(self.optimum.iterations, self.gauge.shape[-1])
         comparable = self.blocks
-        if self.objective.penalty is None and not bool(comparable.whole.all()):
+        if self.objective.penalty is None and not comparable.connected:
             comparable = Blocks.of(meetings(self.objective.urns))
+        if comparable.connected:
+            return torch.full_like(self.optimum.iterations, self.gauge.shape[-1] - 1)
         return self.gauge.shape[-1] - comparable.number
 
     @property
@@ -264,21 +278,20 @@ def _solve_groups(objective: Objective, sample: Sample) -> Solution:
     blocks = Blocks.of(preferences(sample) if objective.penalty is None else meetings(sample))
     gauge = blocks.gauge
     objective = replace(objective, gauge=gauge)
-    whole = blocks.whole if objective.penalty is None else torch.ones_like(blocks.whole)
-    if bool(whole.all()):
+    labels = blocks.labels if objective.penalty is None else torch.zeros_like(blocks.labels)
+    if blocks.connected or objective.penalty is not None:
         optimum = maximise(objective, starting_point(objective), _LAST)
     else:
-        optimum = _maximise_each(objective, blocks, whole)
-    labels = torch.where(whole.unsqueeze(-1), 0, blocks.labels).unsqueeze(1)
+        optimum = _maximise_each(objective, blocks)
     escape = torch.zeros_like(optimum.coefficients)
-    return Solution.of(objective, optimum, gauge, labels, blocks, escape)
+    return Solution.of(objective, optimum, gauge, labels.unsqueeze(1), blocks, escape)
 
 
-def _maximise_each(objective: Objective, blocks: Blocks, whole: Tensor) -> Optimum:
+def _maximise_each(objective: Objective, blocks: Blocks) -> Optimum:
     """Data sets with one block as they are; those with several blocks in the limit."""
     parts = []
     for separated in (False, True):
-        chosen = torch.nonzero(whole != separated).flatten()
+        chosen = torch.nonzero(blocks.whole != separated).flatten()
         if not len(chosen):
             continue
         part = objective.pick(chosen)

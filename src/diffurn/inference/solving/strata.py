@@ -191,6 +191,12 @@ class Strata:
         return len(self.sizes)
 
     @cached_property
+    def all_units(self) -> int:
+        if self.process_group is None:
+            return self.units
+        return int(self.summed(torch.tensor(self.units, device=self.numbers.device))[0])
+
+    @cached_property
     def work(self) -> int:
         return sum(tile.work for _, tile in self.tiles())
 
