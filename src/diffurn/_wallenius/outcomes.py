@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher.sampling.tree import Outcomes
+from diffurn._kernels.dispatch import can_call
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._wallenius.integral import Integral
 from diffurn._wallenius.sequential import Sequential
@@ -48,6 +49,12 @@ class OutcomeTable(Integral):
         return self.law.tail(group)
 
     def sample(self, num_samples: int, dtype: torch.dtype) -> Tensor:
+        if can_call(self.outcomes, self.probabilities):
+            from diffurn._kernels.native import sampling
+
+            columns, seed = (self.outcomes, self.probabilities), sampling.new_seed()
+            drawn = sampling.draw_from_table(*columns, num_samples, seed)
+            return drawn.to(dtype).reshape(num_samples, *self.log_weights.shape)
         table = Outcomes.of(self.outcomes, self.probabilities, dtype)
         groups, device = self.outcomes.shape[-1], self.outcomes.device
         counts = torch.empty(num_samples, groups, dtype=dtype, device=device)
