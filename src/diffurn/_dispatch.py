@@ -255,7 +255,11 @@ def _are_deep_enough(law: Integral) -> bool:
 
 def wallenius_for_moments(urn: Urn) -> Integral:
     """For moments of all orders: dynamic programming keeps the digits of the smallest variance."""
-    law, states = wallenius(urn), _states(urn)
+    return _wallenius_by_states(urn, _states(urn))
+
+
+def _wallenius_by_states(urn: Urn, states: States | None) -> Integral:
+    law = wallenius(urn)
     if states is None:
         return law
     # Derivatives of dynamic programming hold squares of weights, which must not overflow.
@@ -270,25 +274,28 @@ def wallenius_for_moments(urn: Urn) -> Integral:
 
 def wallenius_for_means(urn: Urn) -> Integral:
     """For means and their derivatives."""
-    states = _states(urn)
+    return _wallenius_for_means(urn, _states(urn))
+
+
+def _wallenius_for_means(urn: Urn, states: States | None) -> Integral:
     if states is not None and asks_for_derivative(urn._given) and _has_kernels_on_cpu(urn):
         urns = urn.batch_shape.numel()
         launches, work = states.draws / _LAUNCHES_OF_A_MEAN, states.work / _WORK_OF_A_MEAN
         if urns <= launches + work * urns:
             return wallenius(urn)
-    return wallenius_for_moments(urn)
+    return _wallenius_by_states(urn, states)
 
 
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     """For so many draws of each urn."""
     if num_samples < _DRAWS_OF_A_TABLE and has_single_balls(urn):
         return wallenius_of_single_balls(urn)
-    law = wallenius_for_means(urn)
+    states = _states(urn)
+    law = _wallenius_for_means(urn, states)
     if urn.batch_shape.numel() != 1 or not can_check():
         return law
     if urn._facts() is None and not bool(urn._is_valid()):
         return law
-    states = _states(urn)
     if states is not None:
         if num_samples < _DRAWS_OF_ALL_STATES:
             return law

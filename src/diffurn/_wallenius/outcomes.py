@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -11,7 +12,7 @@ from diffurn._fisher.sampling.tree import Outcomes
 from diffurn._kernels.dispatch import can_call
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._wallenius.integral import Integral
-from diffurn._wallenius.sequential import Sequential
+from diffurn._wallenius.sequential import Sequential, States
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,7 @@ class OutcomeTable(Integral):
         """From the states of the dynamic programme."""
         log_weights, group_sizes, draws = states.within_reach()
         urn = log_weights.flatten(), group_sizes.flatten(), draws.reshape(())
-        outcomes = states.states.counts(urn[2]).mT
+        outcomes = _outcomes(states.states, urn[2].device)
         return cls(*law.operands, law.most_draws, law, outcomes, states.states.law(*urn))
 
     @classmethod
@@ -61,3 +62,10 @@ class OutcomeTable(Integral):
         for piece in counts.split(elements_per_chunk(device) // 4):
             table.fill(piece)
         return counts.reshape(num_samples, *self.log_weights.shape)
+
+
+@lru_cache(maxsize=16)
+def _outcomes(states: States, device: torch.device) -> Tensor:
+    """The counts of all states of an urn, ``(F, c)``, which are to be read only."""
+    draws = torch.tensor(float(states.draws), dtype=torch.float64, device=device)
+    return states.counts(draws).mT.contiguous()

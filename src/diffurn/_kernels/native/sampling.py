@@ -25,7 +25,7 @@ _RACES = 16
 _FEWEST_DRAWS_OF_STRIPS = 64  # of strips.h
 # From so many draws of each of few urns on, a mixture of Fisher's laws is found first. It has up to
 # so many nodes.
-_FEWEST_DRAWS_OF_A_MIXTURE = 64
+_FEWEST_DRAWS_OF_A_MIXTURE = 128
 _MOST_MIXTURES, _MOST_GROUPS_OF_A_MIXTURE = 16, 32
 _MOST_NODES = 256
 # Fewer balls are drawn one by one, or left.
@@ -109,7 +109,7 @@ def draw_mixtures(
     failed = ctypes.c_int64(0)
     numbers = groups, _MOST_NODES, urns, number, rejection.rounds_for(groups), seed
     operands = [nodes, group_sizes.contiguous(), draws.contiguous(), counts]
-    address, rows, work = ctypes.addressof(failed), number * urns, 2 * counts.numel()
+    address, rows, work = ctypes.addressof(failed), number * urns, 3 * counts.numel() // 4
     _mixture_draws(*operands, address, numbers=numbers, rows=rows, work=work)
     return None if failed.value else counts
 
