@@ -11,7 +11,9 @@ import torch
 from scipy.special import gammaln
 from torch import Tensor
 
-from diffurn import FisherHypergeometric, WalleniusHypergeometric
+from diffurn import FisherHypergeometric, WalleniusHypergeometric, _dispatch
+from diffurn._fisher.quadrature import Quadrature
+from diffurn._fisher.sampling.tables import AliasTables
 from diffurn._kernels import dispatch
 from support.distributions import assert_possible
 from support.goodness import Yardstick, chi_square_p_value
@@ -99,13 +101,31 @@ def test_draws_of_extreme_weights_stay_within_the_support(groups: int, spread: f
             assert_possible(counts[:, 0], urn)
 
 
-def test_many_draws_of_one_urn_need_no_tables() -> None:
-    """So the first call is as fast as the next ones."""
-    from diffurn import _dispatch
-    from diffurn._fisher.quadrature import Quadrature
+def test_only_millions_of_draws_of_one_urn_need_a_table() -> None:
+    """Other calls need none, so the first one is as fast as the next ones."""
+    weights = torch.tensor([1.0, 2.0, 3.0])
+    urn = FisherHypergeometric([40, 30, 50], 60, weights=weights)
+    for number in (1, 100, 10_000):
+        assert type(_dispatch.fisher_for_draws(urn, number)) is Quadrature
+    law = _dispatch.fisher_for_draws(urn, 3_000_000)
+    assert isinstance(law, AliasTables)
+    assert law.kind == "outcomes"
+    pair = FisherHypergeometric([40, 30], 35, weights=weights[:2])
+    assert type(_dispatch.fisher_for_draws(pair, 3_000_000)) is Quadrature
 
-    urn = FisherHypergeometric([40, 30, 50], 60, weights=torch.tensor([1.0, 2.0, 3.0]))
-    assert type(_dispatch.fisher_for_draws(urn, 10_000_000)) is Quadrature
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_draws_from_a_table_of_all_outcomes_follow_the_law(dtype: torch.dtype) -> None:
+    urn = Urn("three-of-few-counts", (40, 0, 30, 50), 60, (0.0, 0.0, 1.0, -0.5))
+    log_weights = torch.tensor(urn.log_weights, dtype=dtype)
+    law = FisherHypergeometric(urn.group_sizes, urn.draws, log_weights=log_weights)
+    torch.manual_seed(8)
+    counts = law.sample((1_000_000,))
+    assert counts.dtype == dtype
+    assert_possible(counts, urn)
+    assert min(Yardstick(urn).p_values([counts.long().numpy()])) >= LEVEL
+    torch.manual_seed(8)
+    assert torch.equal(law.sample((1_000_000,)), counts)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -283,8 +303,8 @@ def test_draws_from_a_table_have_its_masses() -> None:
         masses[rng.random(number) < 0.2] = 0.0
         masses[0] = 1.0
         outcomes = torch.arange(2.0 * number).reshape(number, 2)
-        table = outcomes, torch.from_numpy(masses)
-        counts = sampling.draw_from_table(*table, 500_000, seed=number)
+        table = sampling.Table(outcomes, torch.from_numpy(masses))
+        counts = table.draw(500_000, seed=number)
         assert torch.equal(counts[:, 1], counts[:, 0] + 1)
         observed = np.bincount((counts[:, 0] / 2).long().numpy(), minlength=number)
         assert (observed[masses == 0] == 0).all()

@@ -65,6 +65,8 @@ _DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
 # They prepare an urn of fewer than 128 groups if many are drawn. For one urn this always pays, and
 # for a batch from so many draws of each urn on.
 _DRAWS_OF_EACH_PREPARED_URN = 200
+# For three and more groups one table of all outcomes is faster still, from so many draws on.
+_DRAWS_OF_A_TABLE_IN_C = 300_000
 
 
 def fisher(urn: Urn) -> Quadrature:
@@ -101,6 +103,10 @@ def _rows_in_memory(rows: Tensor) -> Tensor:
 def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn."""
     if _kernels_pay(urn, num_samples):
+        if num_samples >= _DRAWS_OF_A_TABLE_IN_C and urn.event_shape[0] > 2:
+            table = _alias_tables(urn._operands(), num_samples)
+            if table is not None and table.kind == "outcomes":
+                return table
         return fisher(urn)
     small = _tabulated(urn, num_samples)
     if small is not None:

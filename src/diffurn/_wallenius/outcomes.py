@@ -53,8 +53,9 @@ class OutcomeTable(Integral):
         if can_call(self.outcomes, self.probabilities):
             from diffurn._kernels.native import sampling
 
-            columns, seed = (self.outcomes, self.probabilities), sampling.new_seed()
-            drawn = sampling.draw_from_table(*columns, num_samples, seed)
+            drawn = sampling.Table(self.outcomes, self.probabilities).draw(
+                num_samples, sampling.new_seed()
+            )
             return drawn.to(dtype).reshape(num_samples, *self.log_weights.shape)
         table = Outcomes.of(self.outcomes, self.probabilities, dtype)
         groups, device = self.outcomes.shape[-1], self.outcomes.device

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -114,14 +115,30 @@ def draw_mixtures(
     return None if failed.value else counts
 
 
-def draw_from_table(outcomes: Tensor, masses: Tensor, number: int, seed: int) -> Tensor:
-    """`number` draws of outcomes ``(O, c)`` of the masses ``(O,)``, of any sum."""
-    groups = outcomes.shape[-1]
-    operands = outcomes.double().contiguous(), masses.contiguous()
-    counts = masses.new_empty((number, groups))
-    numbers, work = (groups, len(masses), seed), counts.numel() // 4
-    _table_draws(*operands, counts, numbers=numbers, rows=number, work=work)
-    return counts
+class Table(NamedTuple):
+    """Outcomes ``(O, c)`` of any law, and their masses ``(O,)`` up to a factor."""
+
+    outcomes: Tensor
+    masses: Tensor
+
+    def draw(self, number: int, seed: int) -> Tensor:
+        """Independent draws ``(number, c)``."""
+        counts = self.masses.new_empty((number, self.outcomes.shape[-1]))
+        self._put(counts, seed)
+        return counts
+
+    def fill(self, counts: Tensor) -> None:
+        """Puts an independent draw into every row of counts ``(number, c)``."""
+        if counts.dtype is torch.float64 and counts.is_contiguous():
+            self._put(counts, new_seed())
+        else:
+            counts.copy_(self.draw(len(counts), new_seed()))
+
+    def _put(self, counts: Tensor, seed: int) -> None:
+        number, groups = counts.shape
+        columns = self.outcomes.double().contiguous(), self.masses.contiguous()
+        numbers, work = (groups, len(self.masses), seed), counts.numel() // 4
+        _table_draws(*columns, counts, numbers=numbers, rows=number, work=work)
 
 
 @replaces(inversion.first_reached, on="cpu")
