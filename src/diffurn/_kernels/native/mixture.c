@@ -18,6 +18,7 @@
 /* The most by which sums over even and over odd nodes may differ, relative to both. The error of all
    nodes is its fourth power. */
 #define DISAGREEMENT 1e-4
+#define MOST_ROWS (1 << 18) /* that are sorted at once */
 
 /* -------------------------------------------------------------------------------------------------
    The components of the mixture
@@ -173,12 +174,14 @@ EXPORT void mixture_draws(const double *nodes, const double *group_sizes, const 
                           int64_t first, int64_t last) {
     Space space;
     Groups urn;
-    if (!reserve(&space, groups, most * groups, last - first < samples ? last - first : samples)) {
+    int64_t rows = last - first < MOST_ROWS ? last - first : MOST_ROWS;
+    if (!reserve(&space, groups, most * groups, rows)) {
         *failed = 1;
         last = first;
     }
     while (first < last) {
-        int64_t i = first / samples, end = (i + 1) * samples < last ? (i + 1) * samples : last;
+        int64_t i = first / samples, end = first + rows < last ? first + rows : last;
+        if (end > (i + 1) * samples) end = (i + 1) * samples;
         const double *own = nodes + i * most * 2 * groups;
         double total = tabulate(&space, own, groups, most);
         choose(&space, (uint64_t)seed, first, end);
