@@ -23,7 +23,7 @@ _first_reached = Kernel("first_reached", 3, numbers=2)
 # A draw from Wallenius' law costs as much as so many groups.
 _RACES = 16
 # From so many draws of an urn on, its groups are prepared, and a draw takes half the time.
-_FEWEST_DRAWS_OF_STRIPS = 64  # of strips.h
+_FEWEST_DRAWS_OF_STRIPS = 40  # of strips.h
 # From so many draws of each of few urns on, a mixture of Fisher's laws is found first. It has up to
 # so many nodes.
 _FEWEST_DRAWS_OF_A_MIXTURE = 128

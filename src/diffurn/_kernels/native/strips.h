@@ -36,7 +36,7 @@ double count_from_strips(const Strips *strips, Random *random);
 int is_below_mass(const Strips *strips, double count, double v);
 
 /* Strips pay from so many draws of an urn on. */
-#define FEWEST_FOR_STRIPS 64
+#define FEWEST_FOR_STRIPS 40
 
 /* Prepares strips of all groups, or of a pair, for about so many draws; 0 if there are none for this
    urn. */
