@@ -24,6 +24,7 @@ from diffurn._fisher.quadrature import Quadrature
 from diffurn._fisher.sampling import rejection, tables
 from diffurn._fisher.sampling.tables import AliasTables
 from diffurn._fisher.sampling.tree import Tree
+from diffurn._kernels import dispatch
 from support.distributions import GeneralFisher, assert_possible
 from support.goodness import Law, Yardstick, chi_square_p_value
 from support.samplers import (
@@ -413,6 +414,13 @@ def test_the_yardstick_is_right(urn: Urn) -> None:
 # Seeds, shapes, graphs
 # --------------------------------------------------------------------------------------------------
 
+
+@pytest.fixture
+def without_c_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With them, a CPU needs no tables."""
+    monkeypatch.setattr(dispatch, "HAS_NATIVE", False)
+
+
 REGIMES = {
     "tables": ((), (20_000,)),
     "rejection": ((200,), (3,)),
@@ -420,7 +428,9 @@ REGIMES = {
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-def test_each_regime_has_its_sampler(regime: str, device: torch.device) -> None:
+def test_each_regime_has_its_sampler(
+    regime: str, device: torch.device, without_c_kernels: None
+) -> None:
     """So that the tests of this file reach both through the distribution, too."""
     copies, number = REGIMES[regime]
     urn = distribution(by_name("titanic"), device, copies=copies)
@@ -535,15 +545,21 @@ def test_rejection_does_not_wait_for_urns_without_a_number_of_draws() -> None:
 # --------------------------------------------------------------------------------------------------
 
 
-def test_ten_million_draws_of_few_outcomes_follow_the_law(device: torch.device) -> None:
-    """From one table of all outcomes.
+@pytest.mark.parametrize("by_tables", [True, False])
+def test_ten_million_draws_of_few_outcomes_follow_the_law(
+    by_tables: bool, device: torch.device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From one table of all outcomes, or by C kernels if there are some.
 
     Seeds being fixed, p-values as small as asserted occur once in a million fresh seeds.
     """
+    if by_tables:
+        monkeypatch.setattr(dispatch, "HAS_NATIVE", False)
     urn, number = by_name("paper-200x3-odds-10"), 10_000_000
     law = _dispatch.fisher_for_draws(distribution(urn, device, torch.float32), number)
-    assert isinstance(law, AliasTables)
-    assert law.kind == "outcomes"
+    if by_tables:
+        assert isinstance(law, AliasTables)
+        assert law.kind == "outcomes"
     counts = distribution(urn, device, torch.float32).sample((number,))
     assert_possible(counts, urn)
     p_values = yardstick(urn).p_values(
@@ -552,7 +568,9 @@ def test_ten_million_draws_of_few_outcomes_follow_the_law(device: torch.device) 
     assert min(p_values) >= 1e-6 / len(p_values)
 
 
-def test_kept_tables_draw_what_fresh_ones_would(device: torch.device) -> None:
+def test_kept_tables_draw_what_fresh_ones_would(
+    device: torch.device, without_c_kernels: None
+) -> None:
     """Whether an urn was drawn from before must not show, nor which dtype was asked for then."""
     urn, number = by_name("titanic"), 20_000
     draws = []
@@ -566,7 +584,9 @@ def test_kept_tables_draw_what_fresh_ones_would(device: torch.device) -> None:
     assert torch.equal(draws[0], draws[2])
 
 
-def test_kept_tables_are_found_without_a_tilt(device: torch.device) -> None:
+def test_kept_tables_are_found_without_a_tilt(
+    device: torch.device, without_c_kernels: None
+) -> None:
     """The tilt of an urn that was drawn from before is remembered, as are its tables."""
     urn, number = by_name("never-drawn-middle"), 2_000_000  # enough that tables pay on every device
     log_weights = torch.tensor(urn.log_weights, device=device)
@@ -581,7 +601,9 @@ def test_kept_tables_are_found_without_a_tilt(device: torch.device) -> None:
         assert (after.misses, after.hits) == (before.misses, before.hits + 1)
 
 
-def test_tables_are_not_kept_for_other_weights(device: torch.device) -> None:
+def test_tables_are_not_kept_for_other_weights(
+    device: torch.device, without_c_kernels: None
+) -> None:
     log_weights = torch.tensor([0.0, 1.0, 2.0], device=device)
     urn = FisherHypergeometric([30, 30, 30], 40, log_weights=log_weights)
     before = urn.sample((20_000,)).mean(0)

@@ -15,7 +15,7 @@ from torch import Tensor
 from diffurn._composition import Composition
 from diffurn._fisher.equal_weights import EqualWeights
 from diffurn._fisher.quadrature import FisherLaw, Quadrature
-from diffurn._fisher.sampling.rejection import counts_proposed
+from diffurn._fisher.sampling.rejection import FEWEST_GROUPS_FOR_BLOCKS, counts_proposed
 from diffurn._fisher.sampling.tables import AliasTables, PlainUrns
 from diffurn._fisher.single_balls import SingleBalls as FisherSingleBalls
 from diffurn._fisher.tabulated import Tabulated
@@ -62,6 +62,11 @@ _LONGEST_CHAIN = 64
 _DRAWS_BY_KERNELS = {2: 64, 3: 512}
 _FURTHER_DRAWS = {2: 3, 3: 1}
 _DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
+# They prepare an urn of fewer than 128 groups if many are drawn. For one urn this always pays, and
+# for a batch from so many draws of each urn on.
+_DRAWS_OF_EACH_PREPARED_URN = 200
+# For three and more groups one table of all outcomes is faster still, from so many draws on.
+_DRAWS_OF_A_TABLE_IN_C = 300_000
 
 
 def fisher(urn: Urn) -> Quadrature:
@@ -98,6 +103,10 @@ def _rows_in_memory(rows: Tensor) -> Tensor:
 def fisher_for_draws(urn: Urn, num_samples: int) -> FisherLaw:
     """For so many draws of each urn."""
     if _kernels_pay(urn, num_samples):
+        if num_samples >= _DRAWS_OF_A_TABLE_IN_C and urn.event_shape[0] > 2:
+            table = _alias_tables(urn._operands(), num_samples)
+            if table is not None and table.kind == "outcomes":
+                return table
         return fisher(urn)
     small = _tabulated(urn, num_samples)
     if small is not None:
@@ -132,6 +141,9 @@ def _kernels_pay(urn: Urn, num_samples: int) -> bool:
         return False
     kind, urns = (3 if urn.event_shape[0] > 2 else 2), urn.batch_shape.numel()
     if urns * max(1, num_samples // _FURTHER_DRAWS[kind]) <= _DRAWS_BY_KERNELS[kind]:
+        return True
+    prepared = num_samples >= (1 if urns == 1 else _DRAWS_OF_EACH_PREPARED_URN)
+    if prepared and urn.event_shape[0] < FEWEST_GROUPS_FOR_BLOCKS:
         return True
     return num_samples <= _DRAWS_OF_EACH_BY_KERNELS[kind] and kind > 2
 
@@ -205,11 +217,12 @@ _BALLS_ONE_BY_ONE = 64
 _DRAWS_OF_A_PROBABILITY = 2
 _DRAWS_OF_A_TABLE = 600
 _DRAWS_OF_ALL_STATES = 500
-# Beside C kernels, a probability costs as much as ten draws of so many balls or more, and setting
-# up as much as a thousand. Draws of fewer balls take less time.
+# Beside C kernels, a probability costs as much as ten draws of so many balls, and setting up as
+# much as a thousand. Draws of fewer balls take less time, and draws of more balls take this part.
 _DRAWS_OF_A_PROBABILITY_BY_KERNELS = 10
 _DRAWS_OF_A_TABLE_BY_KERNELS = 1000
 _BALLS_OF_A_DRAW = 32
+_PART_OF_A_DRAW = 0.2
 # PyTorch does the dynamic programming if derivatives are asked for. C kernels integrate the mean
 # of an urn in the time in which its operations are launched for so many draws, or do so much work.
 _LAUNCHES_OF_A_MEAN = 5
@@ -248,7 +261,11 @@ def _are_deep_enough(law: Integral) -> bool:
 
 def wallenius_for_moments(urn: Urn) -> Integral:
     """For moments of all orders: dynamic programming keeps the digits of the smallest variance."""
-    law, states = wallenius(urn), _states(urn)
+    return _wallenius_by_states(urn, _states(urn))
+
+
+def _wallenius_by_states(urn: Urn, states: States | None) -> Integral:
+    law = wallenius(urn)
     if states is None:
         return law
     # Derivatives of dynamic programming hold squares of weights, which must not overflow.
@@ -263,33 +280,37 @@ def wallenius_for_moments(urn: Urn) -> Integral:
 
 def wallenius_for_means(urn: Urn) -> Integral:
     """For means and their derivatives."""
-    states = _states(urn)
+    return _wallenius_for_means(urn, _states(urn))
+
+
+def _wallenius_for_means(urn: Urn, states: States | None) -> Integral:
     if states is not None and asks_for_derivative(urn._given) and _has_kernels_on_cpu(urn):
         urns = urn.batch_shape.numel()
         launches, work = states.draws / _LAUNCHES_OF_A_MEAN, states.work / _WORK_OF_A_MEAN
         if urns <= launches + work * urns:
             return wallenius(urn)
-    return wallenius_for_moments(urn)
+    return _wallenius_by_states(urn, states)
 
 
 def wallenius_for_draws(urn: Urn, num_samples: int) -> Integral:
     """For so many draws of each urn."""
     if num_samples < _DRAWS_OF_A_TABLE and has_single_balls(urn):
         return wallenius_of_single_balls(urn)
-    law = wallenius_for_means(urn)
+    states = _states(urn)
+    law = _wallenius_for_means(urn, states)
     if urn.batch_shape.numel() != 1 or not can_check():
         return law
     if urn._facts() is None and not bool(urn._is_valid()):
         return law
-    states = _states(urn)
-    if _has_kernels_on_cpu(urn):
-        long_draws = num_samples * min(1.0, float(law.draws) / _BALLS_OF_A_DRAW)
-        affordable = int(long_draws - _DRAWS_OF_A_TABLE_BY_KERNELS)
-        affordable //= _DRAWS_OF_A_PROBABILITY_BY_KERNELS
-    elif states is not None:
+    if states is not None:
         if num_samples < _DRAWS_OF_ALL_STATES:
             return law
         return OutcomeTable.of_states(Sequential.of(law, states), law)
+    if _has_kernels_on_cpu(urn):
+        balls = float(law.draws) / _BALLS_OF_A_DRAW
+        long_draws = num_samples * (balls if balls <= 1 else _PART_OF_A_DRAW)
+        affordable = int(long_draws - _DRAWS_OF_A_TABLE_BY_KERNELS)
+        affordable //= _DRAWS_OF_A_PROBABILITY_BY_KERNELS
     else:
         affordable = (num_samples - _DRAWS_OF_A_TABLE) // _DRAWS_OF_A_PROBABILITY
     if affordable < 1:

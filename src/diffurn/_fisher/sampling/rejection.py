@@ -21,9 +21,10 @@ _PROPOSED_COUNTS = 1 << 18
 # The fewest proposals of a round.
 _FEWEST_TRIES = 32
 # With at most so many balls for each group, on average, of so many groups, the C kernel draws each
-# ball on its own.
+# ball on its own. If many draws of so few groups are asked for, preparing the groups pays instead.
 _MOST_BALLS_PER_GROUP = 8
 _FEWEST_GROUPS_OF_FEW_BALLS = 8
+_FEW_GROUPS, _MANY_DRAWS = 32, 1000
 # From 128 groups on, a block of one in twelve groups decides on a proposal. The mass of its sum
 # costs as much as about twenty proposals of its groups.
 FEWEST_GROUPS_FOR_BLOCKS = 128
@@ -76,7 +77,9 @@ def draw_on_cpu(
     if can_call(*urns):
         from diffurn._kernels.native import sampling, subsets
 
-        if groups >= _FEWEST_GROUPS_OF_FEW_BALLS and _has_few_balls(group_sizes):
+        are_prepared = groups <= _FEW_GROUPS and num_samples >= _MANY_DRAWS
+        many_groups = groups >= _FEWEST_GROUPS_OF_FEW_BALLS and not are_prepared
+        if many_groups and _has_few_balls(group_sizes):
             seed = sampling.new_seed(generator)
             return subsets.draw_each(*_tilted(*urns), num_samples, seed)
         if groups < FEWEST_GROUPS_FOR_BLOCKS:

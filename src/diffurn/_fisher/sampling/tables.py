@@ -12,9 +12,9 @@ from torch import Tensor
 
 from diffurn._fisher.nodes import half_width
 from diffurn._fisher.quadrature import FisherLaw, GivenDraws, Quadrature
-from diffurn._fisher.sampling.tree import Outcomes, Tree
+from diffurn._fisher.sampling.tree import Outcomes, Tree, likely_outcomes
 from diffurn._fisher.tilt import log_tilt
-from diffurn._kernels.dispatch import sampling_kernels
+from diffurn._kernels.dispatch import can_call, sampling_kernels
 from diffurn._numerics.batching import elements_per_chunk
 from diffurn._numerics.binomial import binomial_variance
 
@@ -110,7 +110,7 @@ class AliasTables(FisherLaw):
         counts = torch.empty(num_samples, len(self.urns.rows), groups, dtype=dtype, device=device)
         per_piece = num_samples if self.kind == "chain" else elements_per_chunk(device) // 4
         for urn, own in zip(self.urns.rows, counts.unbind(1), strict=True):
-            table = build(urn, self.kind, dtype, device)
+            table = build(urn, self.kind, dtype, device, device.type == "cpu" and can_call())
             for piece in own.split(per_piece):
                 table.fill(piece)
         return counts.reshape(num_samples, *self.log_weights.shape)
@@ -121,7 +121,9 @@ class AliasTables(FisherLaw):
 
 
 @lru_cache(maxsize=4)
-def _kept_table(urn: _PlainUrn, kind: Kind, dtype: torch.dtype, device: torch.device) -> Any:
+def _kept_table(
+    urn: _PlainUrn, kind: Kind, dtype: torch.dtype, device: torch.device, in_c: bool
+) -> Any:
     """A table with a method `fill`; those for kernels are built on the CPU, which is faster."""
     odds, sizes, draws = (torch.tensor(values, dtype=torch.float64, device="cpu") for values in urn)
     kernels = sampling_kernels(device)
@@ -129,6 +131,10 @@ def _kept_table(urn: _PlainUrn, kind: Kind, dtype: torch.dtype, device: torch.de
         return kernels.ChainOnDevice.of(Tree.build(odds, sizes, draws, chain=True), device)
     if kind == "outcomes" and kernels is not None:
         return kernels.OutcomesOnDevice.of(Outcomes.build(odds, sizes, draws, dtype), device)
+    if kind == "outcomes" and in_c:
+        from diffurn._kernels.native.sampling import Table
+
+        return Table(*likely_outcomes(odds, sizes, draws))
     on_device = odds.to(device), sizes.to(device), draws.to(device)
     if kind == "outcomes":
         return Outcomes.build(*on_device, dtype)

@@ -96,6 +96,19 @@ def _all_combinations(values: list[Tensor]) -> Tensor:
     return torch.stack([grid.flatten() for grid in torch.meshgrid(*values, indexing="ij")], -1)
 
 
+def likely_outcomes(log_odds: Tensor, group_sizes: Tensor, draws: Tensor) -> tuple[Tensor, Tensor]:
+    """Outcomes ``(O, c)`` and their unnormalised masses ``(O,)``, from tilted log-odds ``(c,)``."""
+    windows = [group_window(*group) for group in zip(log_odds, group_sizes, strict=True)]
+    # The widest group gets the rest of n, so its window does not multiply the outcomes.
+    widest = max(range(len(windows)), key=lambda j: len(windows[j].mass))
+    last = windows.pop(widest)
+    free = _all_combinations([window.counts for window in windows])
+    mass = _all_combinations([window.mass for window in windows]).prod(-1)
+    left = draws - free.sum(-1)
+    mass = mass * last.mass_at(left)
+    return torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1), mass
+
+
 @dataclass(frozen=True)
 class Outcomes:
     """An alias table of all likely outcomes of one urn.
@@ -111,16 +124,7 @@ class Outcomes:
         cls, log_odds: Tensor, group_sizes: Tensor, draws: Tensor, dtype: torch.dtype
     ) -> Outcomes:
         """From tilted log-odds ``(c,)``, for draws of the given dtype."""
-        windows = [group_window(*group) for group in zip(log_odds, group_sizes, strict=True)]
-        # The widest group gets the rest of n, so its window does not multiply the outcomes.
-        widest = max(range(len(windows)), key=lambda j: len(windows[j].mass))
-        last = windows.pop(widest)
-        free = _all_combinations([window.counts for window in windows])
-        mass = _all_combinations([window.mass for window in windows]).prod(-1)
-        left = draws - free.sum(-1)
-        mass = mass * last.mass_at(left)
-        outcomes = torch.cat([free[:, :widest], left.unsqueeze(-1), free[:, widest:]], -1)
-        return cls.of(outcomes, mass, dtype)
+        return cls.of(*likely_outcomes(log_odds, group_sizes, draws), dtype)
 
     @classmethod
     def of(cls, outcomes: Tensor, mass: Tensor, dtype: torch.dtype) -> Outcomes:

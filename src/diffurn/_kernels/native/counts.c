@@ -10,6 +10,28 @@
 /* Of a count by Hörmann's method, of which more than half are accepted. */
 #define MOST_TRIES 1000
 
+void alias(double *masses, int64_t number, double *limits, int64_t *others, int64_t *stack) {
+    double total = 0.0;
+    for (int64_t i = 0; i < number; i++) total += masses[i];
+    int64_t light = 0, heavy = number; /* the stack has light columns below and heavy ones above */
+    for (int64_t i = 0; i < number; i++) {
+        masses[i] *= (double)number / total;
+        limits[i] = 1.0;
+        others[i] = i;
+        stack[masses[i] < 1.0 ? light++ : --heavy] = i;
+    }
+    while (light && heavy < number) {
+        int64_t i = stack[--light], j = stack[heavy];
+        limits[i] = masses[i];
+        others[i] = j;
+        masses[j] -= 1.0 - masses[i];
+        if (masses[j] < 1.0) {
+            heavy++;
+            stack[light++] = j;
+        }
+    }
+}
+
 /* log Γ(k+1) - k log k + k for whole k ≥ 0, given log k. */
 INLINE vec remainder_of(vec k, vec log_k) {
     static const double few[] = {0.0, 1.0, 1.30685281944005469, 1.49592260322372593, 1.63287638586838314, 1.74030218061154412, 1.82869439664177099, 1.90379031767822116};
@@ -66,6 +88,30 @@ double relative_mass(const Groups *urn, int64_t j, double count) {
                              (vec){urn->log_expected[j], urn->log_others[j]},
                              (vec){difference, -difference});
     return exp_of(parts[0] + parts[1] - urn->log_peak[j]);
+}
+
+double relative_mass_of_pair(const Groups *urn, double count, double other) {
+#if LANES < 4
+    return relative_mass(urn, 0, count) * relative_mass(urn, 1, other);
+#else
+    const double *size = urn->size, *p = urn->p;
+    double expected = size[0] * p[0], expected_other = size[1] * p[1];
+    double difference = count - expected, difference_other = other - expected_other;
+    vec parts = part_of_mass(
+        (vec){count, size[0] - count, other, size[1] - other},
+        (vec){expected, size[0] - expected, expected_other, size[1] - expected_other},
+        (vec){urn->log_expected[0], urn->log_others[0], urn->log_expected[1], urn->log_others[1]},
+        (vec){difference, -difference, difference_other, -difference_other});
+    return exp_of(((parts[0] + parts[1]) - urn->log_peak[0]) +
+                  ((parts[2] + parts[3]) - urn->log_peak[1]));
+#endif
+}
+
+vec relative_masses(const Groups *urn, int64_t j, vec counts) {
+    vec size = all(urn->size[j]), expected = size * urn->p[j], difference = counts - expected;
+    return vexp(part_of_mass(counts, expected, all(urn->log_expected[j]), difference) +
+                part_of_mass(size - counts, size - expected, all(urn->log_others[j]), -difference) -
+                urn->log_peak[j]);
 }
 
 /* By inversion, or if the mean is larger by W. Hörmann's method

@@ -1,6 +1,8 @@
-/* One exact draw of each urn of a few groups, by the method of `_fisher/sampling/rejection.py`. */
+/* Exact draws of urns of a few groups, by the method of `_fisher/sampling/rejection.py`. */
 
-#include "counts.h"
+#include "strips.h"
+
+#include <stdlib.h>
 
 /* From log-weights of any tilt. */
 static void prepare(Groups *urn, const double *log_weights, const double *group_sizes,
@@ -10,26 +12,45 @@ static void prepare(Groups *urn, const double *log_weights, const double *group_
     prepare_groups(urn, log_odds, group_sizes, groups);
 }
 
-/* Whether a proposal was accepted within the rounds. */
-static int draw(const Groups *urn, double draws, int64_t rounds, Random *random, double *counts) {
+/* A count of the rarer outcome in group j. */
+INLINE double rarer_count(const Groups *urn, const Strips *strips, int64_t j, Random *random) {
+    if (!(urn->size[j] > 0.0)) return 0.0;
+    return strips ? count_from_strips(strips + j, random) : binomial(urn, j, random);
+}
+
+int draw_urn(const Groups *urn, const Strips *strips, double draws, int64_t rounds, Random *random,
+             double *counts) {
     int64_t widest = urn->widest;
+    if (strips && strips->is_pair) {
+        counts[0] = count_from_strips(strips, random);
+        counts[1] = draws - counts[0];
+        return counts[0] == counts[0];
+    }
     for (int64_t i = 0; i < rounds; i++) {
         double left = draws;
         for (int64_t j = 0; j < urn->groups; j++) {
             if (j == widest) continue;
-            double k = urn->size[j] > 0.0 ? binomial(urn, j, random) : 0.0;
+            double k = rarer_count(urn, strips, j, random);
             counts[j] = urn->common[j] ? urn->size[j] - k : k;
             left -= counts[j];
         }
         double accepted = uniform(random);
         if (!(left >= 0.0 && left <= urn->size[widest])) continue;
         double rarer = urn->common[widest] ? urn->size[widest] - left : left;
-        if (accepted < relative_mass(urn, widest, rarer)) {
+        if (strips ? is_below_mass(strips + widest, rarer, accepted)
+                   : accepted < relative_mass(urn, widest, rarer)) {
             counts[widest] = left;
             return 1;
         }
     }
     return 0;
+}
+
+int prepare_strips_of_urn(Strips *strips, const Groups *urn, double draws, double expected) {
+    if (urn->groups == 2) return prepare_strips_of_pair(strips, urn, draws, expected);
+    for (int64_t j = 0; j < urn->groups; j++)
+        if (!prepare_strips(strips + j, urn, j, expected)) return 0;
+    return 1;
 }
 
 /* Draws `samples` times from each urn, into counts (samples, urns, groups). Rows are numbered by
@@ -39,18 +60,48 @@ EXPORT void draw_each(const double *log_weights, const double *group_sizes, cons
                       double *counts, int64_t *failed, int64_t groups, int64_t urns,
                       int64_t samples, int64_t rounds, int64_t seed, int64_t first, int64_t last) {
     Groups urn;
+    Strips *space = samples < FEWEST_FOR_STRIPS ? 0 : malloc(groups * sizeof *space), *strips = 0;
     int64_t prepared = -1;
     for (int64_t row = first; row < last; row++) {
         int64_t i = row / samples;
         double *drawn = counts + ((row % samples) * urns + i) * groups;
-        if (prepared != i)
+        int known = draws[i] == draws[i];
+        if (known && prepared != i) {
             prepare(&urn, log_weights + i * groups, group_sizes + i * groups, draws[i], groups);
-        prepared = i;
+            strips = space;
+            if (space && !prepare_strips_of_urn(space, &urn, draws[i], (double)samples)) strips = 0;
+            prepared = i;
+        }
         Random random = stream((uint64_t)seed, (uint64_t)row);
-        if (draws[i] == draws[i] && draw(&urn, draws[i], rounds, &random, drawn)) continue;
-        if (draws[i] == draws[i]) *failed = i;
+        if (known && draw_urn(&urn, strips, draws[i], rounds, &random, drawn)) continue;
+        if (known) *failed = i;
         for (int64_t j = 0; j < groups; j++) drawn[j] = NOT_A_NUMBER;
     }
+    free(space);
+}
+
+/* Draws from a table of outcomes (outcomes, groups) and their masses, into counts (samples, groups). */
+EXPORT void table_draws(const double *outcomes, const double *masses, double *counts,
+                        int64_t groups, int64_t number, int64_t seed, int64_t first,
+                        int64_t last) {
+    double *limits = malloc(2 * number * sizeof *limits), *areas = limits + number;
+    int64_t *others = malloc(2 * number * sizeof *others);
+    int prepared = limits && others;
+    if (prepared) {
+        memcpy(areas, masses, number * sizeof *areas);
+        alias(areas, number, limits, others, others + number);
+    }
+    for (int64_t row = first; row < last; row++) {
+        Random random = stream((uint64_t)seed, (uint64_t)row);
+        double target = uniform(&random) * (double)number;
+        int64_t place = (int64_t)target;
+        if (prepared && target - (double)place >= limits[place]) place = others[place];
+        const double *drawn = outcomes + place * groups;
+        for (int64_t j = 0; j < groups; j++)
+            counts[row * groups + j] = prepared ? drawn[j] : NOT_A_NUMBER;
+    }
+    free(limits);
+    free(others);
 }
 
 /* The first column of cumulative masses that reaches a target; target i belongs to row i % rows. */

@@ -95,8 +95,7 @@ static Bracket bracket(const Race *race) {
     return found;
 }
 
-/* Runs the race at the peak of P(S = n) s, roughly, and returns its log time. */
-static double find_peak(Race *race, double *deviation) {
+double peak_of_race(Race *race, double *deviation) {
     Bracket found = bracket(race);
     double low = found.low, high = found.high, u = found.typical, before = 0.0, slope_before = 0.0;
     double smallest = root(all(1.0 / (2.0 * race->draws + 2.0)))[0];
@@ -211,7 +210,7 @@ static int halve(Average *average, const Integrand *integrand, Race *race) {
 /* Averages of an integrand over the density of u, in `average->values`. */
 static void integrate(Average *average, const Integrand *integrand, Race *race) {
     double deviation;
-    average->peak = find_peak(race, &deviation);
+    average->peak = peak_of_race(race, &deviation);
     if (integrand->centre)
         memcpy(integrand->centre, race->drawn, race->groups * sizeof *race->drawn);
     spread(average, integrand, race, deviation);

@@ -61,4 +61,7 @@ typedef struct {
 /* The race at log time u. */
 void run_race(Race *race, double u);
 
+/* Runs the race at the peak of P(S = n) s, roughly, and returns its log time. */
+double peak_of_race(Race *race, double *deviation);
+
 #endif
