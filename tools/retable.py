@@ -48,6 +48,7 @@ RUNS = {
     "subsets": Run("subsets", "paper"),
     "subsets-regression": Run("subsets", "regression"),
     "subsets-pixels-digits": Run("subsets", "pixels-digits"),
+    "subsets-vae-digits": Run("subsets", "subset-vae-digits"),
     "minimal": Run("minimal", "paper"),
     "minimal-released": Run("minimal", "released"),
     "pairs": Run("pairs", "random-sets"),
