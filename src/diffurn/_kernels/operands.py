@@ -69,7 +69,7 @@ def _operands_kernel(
         if CENTRING:
             # The tilt of one ball more is larger by 1/variance, up to a factor of e^(1/variance).
             step = 1.0 / variance
-            if tl.min(tl.where(exists, variance, WIDE)) < WIDE:
+            if tl.max((exists & (variance < WIDE)).to(tl.int32)) > 0:
                 above, _ = _log_tilt(log_odds, sizes, n + 1.0, first, exists, groups, GROUPS, TILES)
                 step = above - tilt
             tl.store(centres + row, 0.5 * step, mask=exists)
