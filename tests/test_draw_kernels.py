@@ -503,7 +503,7 @@ def test_tables_draw_by_kernels(kind: str, copies: tuple[int, ...], used: type) 
     law = AliasTables(PlainUrns.read(*operands), kind, *operands)
     tables._kept_table.cache_clear()
     with with_kernels():
-        table = tables._kept_table(law.urns.rows[0], kind, torch.float32, DEVICE)
+        table = tables._kept_table(law.urns.rows[0], kind, torch.float32, DEVICE, False)
         counts = law.sample(number, torch.float32)
     tables._kept_table.cache_clear()
     assert type(table) is used
