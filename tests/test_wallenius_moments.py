@@ -337,6 +337,22 @@ TWO_GROUPS = tuple(urn for urn in SMALL if urn.groups == 2)
 urns_with_marginals = pytest.mark.parametrize(
     "urn", [urn for urn in SMALL if urn.name in MARGINALS], ids=str
 )
+
+
+def test_variances_of_an_almost_sure_subset_are_not_negative(device: torch.device) -> None:
+    """They are below 1e-30, as are rounding errors. The urn was found by `make fuzz`."""
+    text = """
+        -171.87542095944158 218.98984459274874 20.12688565795586 42.41279153317701
+        137.62739245877228 248.4642121060541 84.42163252701566 207.95679091244006
+        -16.896109279124794 103.60667939012825 -194.75874921697212 214.464161756805
+    """
+    values = [float(value) for value in text.split()]
+    log_weights = torch.tensor(values, dtype=torch.float64, device=device)
+    variance = WalleniusHypergeometric([1] * 12, 4, log_weights=log_weights).variance
+    assert (variance >= 0).all()
+    assert (variance <= 1e-30).all()
+
+
 two_groups_with_marginals = pytest.mark.parametrize("urn", TWO_GROUPS, ids=str)
 
 

@@ -98,7 +98,8 @@ class WalleniusHypergeometric(Urn):
     @property
     def variance(self) -> Tensor:
         """Var[x_j] of each group, shape (..., c)."""
-        return self.covariance_matrix.diagonal(dim1=-2, dim2=-1)
+        # Rounding errors may be larger than the variances of an urn whose outcome is almost sure.
+        return self.covariance_matrix.diagonal(dim1=-2, dim2=-1).clamp(min=0)
 
     @property
     def covariance_matrix(self) -> Tensor:
