@@ -18,7 +18,7 @@ from diffurn._fisher import relaxed
 from diffurn._fisher.conditionals import Conditional
 from support.distributions import assert_possible
 from support.goodness import Yardstick
-from support.kernels import DEVICE, INTERPRETED, with_kernels, without_kernels
+from support.kernels import DEVICE, INTERPRETED, recorded, with_kernels, without_kernels
 from support.philox import SEED, fixed_seed, gumbel
 from support.urns import Urn, by_name
 
@@ -314,13 +314,7 @@ def test_a_recorded_graph_draws_anew_each_time(estimator: GumbelSoftmax) -> None
         counts = urn.rsample((50,))
         return counts.detach(), torch.autograd.grad(counts.square().sum(), leaf)[0]
 
-    aside = torch.cuda.Stream()
-    with torch.cuda.stream(aside):
-        step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        counts, slope = step()
+    graph, (counts, slope) = recorded(step)
     graph.replay()
     first = counts.clone()
     graph.replay()

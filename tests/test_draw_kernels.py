@@ -25,7 +25,7 @@ from diffurn._fisher.sampling.tree import Outcomes, Tree
 from support import samplers
 from support.distributions import assert_possible
 from support.goodness import Yardstick, tilted_log_odds
-from support.kernels import DEVICE, INTERPRETED, with_kernels
+from support.kernels import DEVICE, INTERPRETED, recorded, with_kernels
 from support.philox import SEED, fixed_seed, philox
 from support.urns import URNS, Urn, by_name
 
@@ -577,10 +577,7 @@ def test_draws_compile_as_one_graph(either_kernel: None) -> None:
 @pytest.mark.skipif(INTERPRETED, reason="graphs are recorded on CUDA devices")
 def test_a_recorded_graph_draws_anew_each_time() -> None:
     operands = [operand.unsqueeze(0).to(DEVICE) for operand in tilted(by_name("titanic"))]
-    kernels.draw_each(*operands, 50, torch.float64)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        counts = kernels.draw_each(*operands, 50, torch.float64)
+    graph, counts = recorded(lambda: kernels.draw_each(*operands, 50, torch.float64))
     graph.replay()
     first = counts.clone()
     graph.replay()

@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from diffurn import FisherHypergeometric, GumbelSoftmax, _dispatch
 from diffurn._fisher import moments
 from diffurn.nn import SubsetSampler
-from support.kernels import DEVICE, INTERPRETED, with_kernels, without_kernels
+from support.kernels import DEVICE, INTERPRETED, recorded, with_kernels, without_kernels
 from support.philox import fixed_seed
 
 pytest.importorskip("triton", reason="the kernels need triton, which is not installed")
@@ -290,13 +290,7 @@ def test_a_layer_never_waits_for_the_device(with_mask: bool) -> None:
         step()
     finally:
         torch.cuda.set_sync_debug_mode("default")
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        subsets, slope = step()
+    graph, (subsets, slope) = recorded(step)
     graph.replay()
     first = subsets.clone()
     graph.replay()

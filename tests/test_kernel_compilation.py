@@ -28,7 +28,7 @@ TYPES = {"seed": "*i64", "temperature": "i64", "group_sizes": "*fp64", "draws": 
 NUMBERS = {"rows", "urns", "groups", "number", "width", "place", "rounds", "start"}
 TILE = {"GROUPS": 64, "TILES": 1}
 SHORT = {"GROUPS": 64, "T": fisher.PADDED_NODES}
-BLOCKS = {**SHORT, "TILES": 1, "BLOCKS": 13, "PLACES": 16}
+BLOCKS = {**SHORT, "TILES": 1, "BLOCKS": 13}
 KERNELS: dict[str, tuple[Any, dict[str, Any], dict[str, str]]] = {
     "merged": (chain._merged_kernel, {"HARD": True, "SLOPES": True, **chain.OF_MERGED}, {}),
     "merged, relaxed": (

@@ -30,6 +30,7 @@ from support.kernels import (
     DEVICE,
     INTERPRETED,
     launched_kernels,
+    recorded,
     with_kernels,
     without_kernels,
 )
@@ -559,13 +560,7 @@ def test_a_recorded_step_draws_anew_and_has_the_gradient_of_its_weights() -> Non
         counts = FisherHypergeometric(sizes, draws, log_weights=leaf).rsample()
         return counts.detach(), torch.autograd.grad((counts * vector).sum(), leaf)[0]
 
-    stream = torch.cuda.Stream()
-    with torch.cuda.stream(stream):
-        step()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        counts, gradient = step()
+    graph, (counts, gradient) = recorded(step)
     graph.replay()
     first = counts.clone()
     with torch.no_grad():

@@ -62,8 +62,8 @@ _LONGEST_CHAIN = 64
 _DRAWS_BY_KERNELS = {2: 64, 3: 512}
 _FURTHER_DRAWS = {2: 3, 3: 1}
 _DRAWS_OF_EACH_BY_KERNELS = {2: 0, 3: 4}
-# They prepare an urn of fewer than 128 groups if many are drawn. For one urn this always pays, and
-# for a batch from so many draws of each urn on.
+# For many draws they prepare strips of an urn of fewer than 128 groups. They always draw a single
+# urn, and a batch from so many draws of each urn on.
 _DRAWS_OF_EACH_PREPARED_URN = 200
 # For three and more groups one table of all outcomes is faster still, from so many draws on.
 _DRAWS_OF_A_TABLE_IN_C = 300_000

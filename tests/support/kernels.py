@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import TypeVar
 from unittest.mock import patch
 
 import torch
@@ -18,6 +19,8 @@ from diffurn._kernels import dispatch
 
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
+
+T = TypeVar("T")
 
 
 @contextmanager
@@ -67,3 +70,15 @@ def launched_kernels() -> Iterator[list[str]]:
     }
     with patch.dict(dispatch._kernels, recording), with_kernels():
         yield names
+
+
+def recorded(step: Callable[[], T]) -> tuple[torch.cuda.CUDAGraph, T]:
+    """A CUDA graph of a step, which runs once before on another stream, and its results."""
+    aside = torch.cuda.Stream()
+    with torch.cuda.stream(aside):
+        step()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        results = step()
+    return graph, results

@@ -9,13 +9,7 @@ import torch
 from torch import Tensor
 
 from diffurn._fisher import moments
-from diffurn._kernels.dispatch import (
-    covariance_kernels,
-    is_eager,
-    operand_kernels,
-    sampling_kernels,
-    subset_kernels,
-)
+from diffurn._kernels.dispatch import is_eager, operand_kernels
 from diffurn._numerics.autograd import ClosedForm, asks_for_derivative
 
 Operands = Callable[[], tuple[Tensor, Tensor, Tensor]]
@@ -42,11 +36,14 @@ def draw(
         operands: log ω, m and n in float64, for derivatives of the derivative.
         single: whether no group is known to have more than one ball, which is faster.
     """
-    kernels: Any = operand_kernels(given.device)
-    sampling: Any = (subset_kernels if single else sampling_kernels)(given.device)
+    # They import Triton, which may be missing where no kernels run.
+    from diffurn._kernels import operands as kernels
+    from diffurn._kernels import sampling, subsets
+
     differentiates = asks_for_derivative(given)
     *urns, centres = kernels.operands(given, group_sizes, draws, is_log, centring=differentiates)
-    counts: Tensor = sampling.draw_each(*urns, num_samples, given.dtype)
+    draw_each = (subsets if single else sampling).draw_each
+    counts: Tensor = draw_each(*urns, num_samples, given.dtype)
     counts = counts.view(num_samples, *given.shape)
     if not differentiates:
         return counts
@@ -108,14 +105,16 @@ class _GivenDraws(ClosedForm):
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        log_weights, _, *urns, centres = ctx.saved_tensors
+        log_weights, _, log_odds, group_sizes, centres = ctx.saved_tensors
         operands, single = ctx.constants
         total = grads[0].squeeze(0) if len(grads[0]) == 1 else grads[0].sum(0)
         if torch.is_grad_enabled() or not is_eager():
             product = moments.covariance_product(*operands(), total.double()).to(total.dtype)
         else:
+            from diffurn._kernels.covariance import covariance_products
+
             tilt, draws = centres.unbind()
-            kernels: Any = covariance_kernels(log_weights.device)
-            vectors = total.reshape(urns[0].shape).contiguous()
-            product = kernels.covariance_products(*urns, draws, tilt, vectors, single)
+            vectors = total.reshape(log_odds.shape).contiguous()
+            urns = log_odds, group_sizes, draws, tilt
+            product = covariance_products(*urns, vectors, single)
         return (product.view(log_weights.shape), *[None] * 6)

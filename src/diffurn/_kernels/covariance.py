@@ -33,7 +33,7 @@ from diffurn._kernels.fisher import (
 )
 
 # The most blocks of an urn. Every program reads all groups once, and what all blocks have found.
-MOST_BLOCKS = 32
+MOST_BLOCKS = tl.constexpr(32)
 # The groups of a tile where no nodes are needed.
 WIDE = 1024
 # The numbers that blocks pass on: the facts of an urn, and for each block and node the factor of φ,
@@ -91,15 +91,9 @@ def _factor(
             real, imaginary = _times(real, imaginary, step, signed * sine[None, :])
         real, imaginary = tl.reduce((real, imaginary), 0, _times)
         return real, imaginary
-    log_moduli, angles = tl.zeros((GROUPS, T), tl.float64), tl.zeros((GROUPS, T), tl.float64)
-    for tile in range(TILES):
-        j = first + tile * GROUPS + tl.arange(0, GROUPS)
-        log_modulus, angle = _turns(
-            log_odds, group_sizes, tilt, j, groups, theta, sine, half_sine_squared
-        )
-        log_moduli += log_modulus
-        angles += angle
-    return tl.sum(log_moduli, 0), tl.sum(angles, 0)
+    return _turns(
+        log_odds, group_sizes, tilt, groups, first, TILES, theta, sine, half_sine_squared, GROUPS, T
+    )
 
 
 @triton.jit
@@ -231,17 +225,30 @@ def _short_kernel(
 
 
 @triton.jit
+def _program(passed, start, BLOCKS: tl.constexpr, T: tl.constexpr):
+    """The row and the block of a program, and where the blocks of its row pass on numbers."""
+    place = tl.program_id(0).to(tl.int64)
+    return start + place, tl.program_id(1), passed + place * (FACTS + BLOCKS * PASSED * T)
+
+
+@triton.jit
+def _of_blocks(passed, number, nothing, BLOCKS: tl.constexpr, T: tl.constexpr):
+    """One of the numbers of all blocks on the nodes; `nothing` for blocks that do not exist."""
+    block = tl.arange(0, MOST_BLOCKS)[:, None]
+    place = passed + FACTS + (block * PASSED + number) * T + tl.arange(0, T)[None, :]
+    return tl.load(place, mask=block < BLOCKS, other=nothing)
+
+
+@triton.jit
 def _factors_kernel(
     log_odds, group_sizes, tilts, passed, start, groups,
     SINGLE: tl.constexpr, WIDE: tl.constexpr, WIDES: tl.constexpr,
-    GROUPS: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr, PLACES: tl.constexpr,
-    T: tl.constexpr,
+    GROUPS: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """Passes on the facts of an urn, and the factor of φ of a block."""
-    row, block = start + tl.program_id(0).to(tl.int64), tl.program_id(1)
+    row, block, passed = _program(passed, start, BLOCKS, T)
     log_odds += row * groups
     group_sizes += row * groups
-    passed += tl.program_id(0).to(tl.int64) * (FACTS + BLOCKS * PASSED * T)
     tilt = tl.load(tilts + row)
     variance, exceptions, drawn_often, balls = _facts(
         log_odds, group_sizes, tilt, groups, WIDES, WIDE
@@ -264,16 +271,11 @@ def _factors_kernel(
 
 
 @triton.jit
-def _measure_of_blocks(
-    passed, n,
-    SINGLE: tl.constexpr, BLOCKS: tl.constexpr, PLACES: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
+def _measure_of_blocks(passed, n, SINGLE: tl.constexpr, BLOCKS: tl.constexpr, T: tl.constexpr):
     """ζ on the nodes, real and imaginary part, sin θ and sin²(θ/2), from what was passed on."""
     weight, theta, sine, half_sine_squared = _grid(tl.load(passed), 1, T)
-    block = tl.arange(0, PLACES)[:, None]
-    place = passed + FACTS + block * PASSED * T + tl.arange(0, T)[None, :]
-    a = tl.load(place, mask=block < BLOCKS, other=1.0 if SINGLE else 0.0)
-    b = tl.load(place + T, mask=block < BLOCKS, other=0.0)
+    a = _of_blocks(passed, 0, 1.0 if SINGLE else 0.0, BLOCKS, T)
+    b = _of_blocks(passed, 1, 0.0, BLOCKS, T)
     if SINGLE:
         a, b = tl.reduce((a, b), 0, _times)
     else:
@@ -287,14 +289,12 @@ def _measure_of_blocks(
 def _sums_kernel(
     log_odds, group_sizes, draws, tilts, vectors, passed, start, groups,
     VARIANCE: tl.constexpr, SINGLE: tl.constexpr,
-    GROUPS: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr, PLACES: tl.constexpr,
-    T: tl.constexpr,
+    GROUPS: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """Passes on the sums of a block."""
-    row, block = start + tl.program_id(0).to(tl.int64), tl.program_id(1)
-    passed += tl.program_id(0).to(tl.int64) * (FACTS + BLOCKS * PASSED * T)
+    row, block, passed = _program(passed, start, BLOCKS, T)
     zr, zi, sine, half_sine_squared = _measure_of_blocks(
-        passed, tl.load(draws + row), SINGLE, BLOCKS, PLACES, T
+        passed, tl.load(draws + row), SINGLE, BLOCKS, T
     )
     sum_r, sum_i, sum_ur, sum_ui = _sums(
         log_odds + row * groups, group_sizes + row * groups, tl.load(tilts + row), groups,
@@ -309,32 +309,28 @@ def _sums_kernel(
 
 
 @triton.jit
-def _sum_of_blocks(passed, BLOCKS: tl.constexpr, PLACES: tl.constexpr, T: tl.constexpr):
-    block = tl.arange(0, PLACES)[:, None]
-    place = passed + block * PASSED * T + tl.arange(0, T)[None, :]
-    return tl.sum(tl.load(place, mask=block < BLOCKS, other=0.0), 0)
-
-
-@triton.jit
 def _products_kernel(
     log_odds, group_sizes, draws, tilts, vectors, values, passed, start, groups,
     VARIANCE: tl.constexpr, SINGLE: tl.constexpr,
-    GROUPS: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr, PLACES: tl.constexpr,
-    T: tl.constexpr,
+    GROUPS: tl.constexpr, TILES: tl.constexpr, BLOCKS: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """Stores the products of a block."""
-    row, block = start + tl.program_id(0).to(tl.int64), tl.program_id(1)
-    passed += tl.program_id(0).to(tl.int64) * (FACTS + BLOCKS * PASSED * T)
+    row, block, passed = _program(passed, start, BLOCKS, T)
     n = tl.load(draws + row)
-    zr, zi, sine, half_sine_squared = _measure_of_blocks(passed, n, SINGLE, BLOCKS, PLACES, T)
-    sums = passed + FACTS + 2 * T
+    zr, zi, sine, half_sine_squared = _measure_of_blocks(passed, n, SINGLE, BLOCKS, T)
+    sum_r, sum_i = (
+        tl.sum(_of_blocks(passed, 2, 0.0, BLOCKS, T), 0),
+        tl.sum(_of_blocks(passed, 3, 0.0, BLOCKS, T), 0),
+    )
+    sum_ur, sum_ui = (
+        tl.sum(_of_blocks(passed, 4, 0.0, BLOCKS, T), 0),
+        tl.sum(_of_blocks(passed, 5, 0.0, BLOCKS, T), 0),
+    )
     _store_products(
         log_odds + row * groups, group_sizes + row * groups, tl.load(tilts + row), groups,
         block * TILES * GROUPS, vectors + row * groups, values + row * groups,
         tl.load(passed + 4).to(tl.int32), (n <= 0.0) | (n >= tl.load(passed + 3)),
-        zr, zi, sine, half_sine_squared,
-        _sum_of_blocks(sums, BLOCKS, PLACES, T), _sum_of_blocks(sums + T, BLOCKS, PLACES, T),
-        _sum_of_blocks(sums + 2 * T, BLOCKS, PLACES, T), _sum_of_blocks(sums + 3 * T, BLOCKS, PLACES, T),
+        zr, zi, sine, half_sine_squared, sum_r, sum_i, sum_ur, sum_ui,
         VARIANCE, GROUPS, TILES,
     )  # fmt: skip
 
@@ -347,9 +343,8 @@ def _products_kernel(
 @cache
 def _blocks(tiles: int) -> dict[str, int]:
     """The blocks of an urn of several tiles, and the tiles of each."""
-    of_each = triton.cdiv(tiles, MOST_BLOCKS)
-    blocks = triton.cdiv(tiles, of_each)
-    return {"TILES": of_each, "BLOCKS": blocks, "PLACES": triton.next_power_of_2(blocks)}
+    of_each = triton.cdiv(tiles, MOST_BLOCKS.value)
+    return {"TILES": of_each, "BLOCKS": triton.cdiv(tiles, of_each)}
 
 
 def covariance_products(

@@ -116,15 +116,6 @@ def sampling_kernels(device: torch.device) -> Any:
     return sampling
 
 
-def subset_kernels(device: torch.device) -> Any:
-    """The module of kernels that draw subsets, or None if the device has no kernels."""
-    if not has_kernels(device):
-        return None
-    from diffurn._kernels import subsets
-
-    return subsets
-
-
 def chain_kernels(device: torch.device) -> Any:
     """The module of kernels for the Gumbel-Softmax chain, or None if the device has no kernels."""
     if not has_kernels(device):
@@ -141,15 +132,6 @@ def operand_kernels(device: torch.device) -> Any:
     from diffurn._kernels import operands
 
     return operands
-
-
-def covariance_kernels(device: torch.device) -> Any:
-    """The module of kernels for covariances, or None if the device has no kernels."""
-    if not has_kernels(device):
-        return None
-    from diffurn._kernels import covariance
-
-    return covariance
 
 
 def kernel_of(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -284,13 +284,25 @@ def _grid(variance, SPAN: tl.constexpr, T: tl.constexpr):
 
 
 @triton.jit
-def _turns(log_odds, group_sizes, tilt, j, groups, theta, sine, half_sine_squared):
-    """log |φ_j| and the angle of φ_j beyond that of the expected exceptions, (groups, nodes)."""
-    p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
-    rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
-    missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
-    angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
-    return 0.5 * size[:, None] * log1p(-missing), signed * (angle - rarer * theta[None, :])
+def _turns(
+    log_odds, group_sizes, tilt, groups, first, tiles, theta, sine, half_sine_squared,
+    GROUPS: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """log |φ| on the nodes, and the angle of φ beyond that of the expected exceptions, for so many
+    tiles from the group `first` on.
+    """
+    log_moduli, angles = tl.zeros((GROUPS, T), tl.float64), tl.zeros((GROUPS, T), tl.float64)
+    tile = 0
+    while tile < tiles:
+        j = first + tile * GROUPS + tl.arange(0, GROUPS)
+        p, q, size = _groups(log_odds, group_sizes, tilt, j, groups)
+        rarer, signed = tl.minimum(p, q)[:, None], tl.where(p > q, -size, size)[:, None]
+        missing = (4.0 * p * q)[:, None] * half_sine_squared[None, :]
+        log_moduli += 0.5 * size[:, None] * log1p(-missing)
+        angle = _angle(rarer, sine[None, :], half_sine_squared[None, :], tl.sqrt(1.0 - missing))
+        angles += signed * (angle - rarer * theta[None, :])
+        tile += 1
+    return tl.sum(log_moduli, 0), tl.sum(angles, 0)
 
 
 @triton.jit
@@ -303,18 +315,11 @@ def _nodes(
         log_odds, group_sizes, tilt, groups, tiles, GROUPS
     )
     weight, theta, sine, half_sine_squared = _grid(variance, SPAN, T)
-    log_moduli, angles = tl.zeros((GROUPS, T), tl.float64), tl.zeros((GROUPS, T), tl.float64)
-    tile = 0
-    while tile < tiles:
-        log_modulus, angle = _turns(
-            log_odds, group_sizes, tilt, tile * GROUPS + tl.arange(0, GROUPS), groups,
-            theta, sine, half_sine_squared,
-        )  # fmt: skip
-        log_moduli += log_modulus
-        angles += angle
-        tile += 1
-    phase = (exceptions + (drawn_often - draws)) * theta + tl.sum(angles, 0)
-    amplitude = weight * tl.exp(tl.sum(log_moduli, 0))
+    log_modulus, angle = _turns(
+        log_odds, group_sizes, tilt, groups, 0, tiles, theta, sine, half_sine_squared, GROUPS, T
+    )
+    phase = (exceptions + (drawn_often - draws)) * theta + angle
+    amplitude = weight * tl.exp(log_modulus)
     return amplitude, phase, theta, sine, half_sine_squared, variance, balls
 
 

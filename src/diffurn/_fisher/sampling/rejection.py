@@ -21,7 +21,7 @@ _PROPOSED_COUNTS = 1 << 18
 # The fewest proposals of a round.
 _FEWEST_TRIES = 32
 # With at most so many balls for each group, on average, of so many groups, the C kernel draws each
-# ball on its own. If many draws of so few groups are asked for, preparing the groups pays instead.
+# ball on its own. For so many draws of so few groups strips are faster.
 _MOST_BALLS_PER_GROUP = 8
 _FEWEST_GROUPS_OF_FEW_BALLS = 8
 _FEW_GROUPS, _MANY_DRAWS = 32, 1000

@@ -36,7 +36,8 @@ INLINE uint64_t turned(uint64_t x, int bits) {
     return (x << bits) | (x >> (64 - bits));
 }
 
-INLINE uint64_t random_word(Random *random) {
+/* A uniform number in [0, 1) of 53 bits. */
+INLINE double uniform(Random *random) {
     uint64_t *s = random->state, result = turned(s[0] + s[3], 23) + s[0], shifted = s[1] << 17;
     s[2] ^= s[0];
     s[3] ^= s[1];
@@ -44,12 +45,7 @@ INLINE uint64_t random_word(Random *random) {
     s[0] ^= s[3];
     s[2] ^= shifted;
     s[3] = turned(s[3], 45);
-    return result;
-}
-
-/* A uniform number in [0, 1) of 53 bits. */
-INLINE double uniform(Random *random) {
-    return (double)(random_word(random) >> 11) * 0x1p-53;
+    return (double)(result >> 11) * 0x1p-53;
 }
 
 /* Walker's alias table (1977) of masses, of which the total is positive. A place belongs to its own
